@@ -141,6 +141,10 @@ class ContextFloorError(ConcertinoError):
 class ProviderError(ConcertinoError):
     """A model provider failed."""
 
+    _refusal = False
+    """Whether the provider has refused the request, for which none bills anything. A content filter's refusal is not
+    one: Azure bills the prompt that it has read (Microsoft Learn, Azure OpenAI, "Content filtering")."""
+
     def __init__(
         self, message: str, *, provider: str = "", status: int | None = None, retry_after: float | None = None
     ) -> None:
@@ -162,22 +166,38 @@ class ProviderError(ConcertinoError):
         self.final = False
         """True if `tokens` are the final counts."""
 
+    @property
+    def billable(self) -> bool:
+        """True if the provider may bill the request, given that no answer began.
+
+        It bills nothing if it cannot have read the request, or refused it. It may bill after a connection that was lost
+        before a response.
+        """
+        return self.sent is not False and not self._refusal
+
 
 class AuthenticationError(ProviderError):
     """The API key is missing or invalid."""
+
+    _refusal = True
 
 
 class PermissionDeniedError(ProviderError):
     """The API key is valid, but a missing permission, an unpaid bill or an exhausted quota forbids the request."""
 
+    _refusal = True
+
 
 class ModelNotFoundError(ProviderError):
     """The model does not exist, or the API key has no access to it."""
+
+    _refusal = True
 
 
 class BadRequestError(ProviderError):
     """The provider rejected the request; sending it again will not help."""
 
+    _refusal = True
     part: str = ""
     """Part of the request that the provider names as invalid; "" if it names none."""
 
@@ -197,9 +217,18 @@ class ContentFilteredError(ProviderError):
 class RateLimitError(ProviderError):
     """The rate limit for requests or tokens is exceeded."""
 
+    _refusal = True
+
 
 class OverloadedError(ProviderError):
     """The provider is overloaded or failed internally (HTTP 5xx, 529)."""
+
+    @property
+    def billable(self) -> bool:
+        """See `ProviderError.billable`."""
+        # By these statuses it declines a request. After any other 5xx it may have done the work: a proxy's 502, 504 or
+        # 524 means only that the answer did not arrive.
+        return super().billable and self.status not in (409, 503, 529)
 
 
 class ProviderTimeoutError(ProviderError):

@@ -237,6 +237,11 @@ class ToolDone(Event):
     """False if the result must not be kept (`ToolResult.stored`)."""
     media: tuple[MediaDigest, ...] = ()
     """The images and documents of the result."""
+    summary: str | None = None
+    """What a log keeps in place of the `content` of a result that the agent keeps for one step (`retain="once"`)."""
+    replaces: bool = False
+    """Whether it replaces an earlier event of this call, if there was one, and its pieces: a hook withheld the result,
+    or another process repeated the call."""
 
 
 @record(frozen=False)
@@ -247,6 +252,8 @@ class ToolFailed(Event):
     name: str
     error: str
     """Shortened error message; `TOOL_NOT_ENABLED` if `should_use` returned false."""
+    replaces: bool = False
+    """See `ToolDone`."""
 
 
 @record(frozen=False)

@@ -36,6 +36,11 @@ def named_run_id(scope_key: str, name: str) -> str:
     return "run_" + digest(f"name:{scope_key}{name}")
 
 
+def is_generated(run_id: str) -> bool:
+    """Return whether *run_id* has the form of the ids that are made here: a tenant's, a sub-agent's or a title's."""
+    return re.fullmatch(r"run_[0-9a-f]{32}", run_id) is not None
+
+
 def usage_id(run_id: str, step: int, attempt: str) -> str:
     """Return the id of a usage record, the same for every execution of an attempt."""
     return f"{run_id}:{step}:{attempt}"

@@ -6,6 +6,7 @@ sends the whole conversation again.
 
 from __future__ import annotations
 
+import binascii
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -129,6 +130,15 @@ class Media(_Digested):
     def is_text(self) -> bool:
         """True for a type of text, which every model can read."""
         return self.essence.startswith("text/") or self.essence in _TEXTS
+
+    @property
+    def data_problem(self) -> str:
+        """Why `data` is not base64 text; "" if it is."""
+        try:
+            binascii.a2b_base64(self.data or "", strict_mode=True)
+        except (TypeError, ValueError) as error:
+            return f"its data is not base64 text: {error}"
+        return ""
 
     @property
     def digest(self) -> str:

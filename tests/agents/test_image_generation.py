@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -21,7 +23,7 @@ from concertino.messages import Media
 from concertino.providers.google import GoogleImages
 from concertino.providers.openai import OpenAIImages
 from concertino.testing import ScriptedModel, call
-from concertino.tools.builtin import ImageBackend, image_generation
+from concertino.tools.builtin import GeneratedImages, ImageBackend, ImageShape, image_generation
 from concertino.usage import Tokens
 from tests.unit.tools.web_server import Reply, WebServer
 
@@ -141,6 +143,58 @@ async def test_errors_are_those_of_the_providers(server: WebServer, status: int,
         await backend.close()
         await backend.close()
     assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize(
+    ("status", "booked"), [(400, []), (429, []), (503, []), (500, ["unknown"]), (502, ["unknown"])]
+)
+async def test_a_failed_call_is_booked_unless_the_provider_refused_it(
+    server: WebServer, status: int, booked: list[str]
+) -> None:
+    """After a gateway's error the images may have been made and billed."""
+    body = json.dumps({"error": {"message": "no", "code": status, "status": "X"}}).encode()
+    server.replies["/v1/images/generations"] = Reply(body, "application/json", status)
+    backend = OpenAIImages(api_key="k", base_url=f"{server.url}/v1")
+    result, message = await painted(backend)
+    await backend.close()
+    assert message.is_error
+    records = [record for record in result.usage if record.provider == "openai"]
+    assert [record.source for record in records] == booked
+    assert {record.model for record in records} <= {"gpt-image-1"}
+
+
+async def test_a_call_that_never_left_is_not_booked(server: WebServer) -> None:
+    """Nobody listens at the address."""
+    backend = OpenAIImages(api_key="k", base_url="http://127.0.0.1:1/v1")
+    result, message = await painted(backend)
+    await backend.close()
+    assert message.is_error
+    assert [record for record in result.usage if record.provider == "openai"] == []
+
+
+async def test_a_call_that_is_stopped_is_booked() -> None:
+    """The endpoint makes the image all the same."""
+    asked = asyncio.Event()
+
+    class Slow:
+        provider, name = "openai", "gpt-image-1"
+
+        async def generate(self, prompt: str, shape: ImageShape) -> GeneratedImages:
+            asked.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    model = ScriptedModel(call("image_generation", prompt="a cat"))
+    chat = Chat("paint", model=model, scope=Scope("acme", "ann"))
+    orchestrator = ToolOrchestrator(chat, AgentConfig(), ToolRegistry([image_generation(Slow())]))
+    run = asyncio.create_task(orchestrator.run())
+    await asked.wait()
+    orchestrator.stop()
+    with suppress(asyncio.CancelledError):
+        await run
+    assert orchestrator.result is not None
+    (record,) = [record for record in orchestrator.result.usage if record.provider == "openai"]
+    assert (record.source, record.tools) == ("unknown", ("image_generation",))
 
 
 async def test_a_refused_image_names_the_reason(server: WebServer) -> None:

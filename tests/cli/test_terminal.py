@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import unicodedata
@@ -13,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
+from concertino import AgentConfig, Chat, Resources, Runtime, Scope, SqliteStore
 from concertino.cli.render.console import Console
 from concertino.cli.render.format import one_line, safe
+from concertino.errors import BadRequestError
 from concertino.messages import UserMessage
 from concertino.providers.base import Model, ModelRequest
 from concertino.testing import ScriptedModel, call
@@ -231,3 +234,45 @@ def test_erasing_asks(terminal: Callable[..., Completed], corpus: Path) -> None:
     assert "type yes to continue> " in text_of(done)
     assert "erased 0 runs and 0 memories of user 'nobody'" in text_of(done)
     assert done.returncode == 0
+
+
+async def _fail(path: str) -> str:
+    """Store a run whose owner, conversation, model, task and error are hostile, and return its id."""
+    async with await SqliteStore.open(Path(path)) as store:
+        model = ScriptedModel(BadRequestError(f"no {HOSTILE}", provider="scripted"), name=f"m {HOSTILE}")
+        runtime = Runtime([AgentConfig()], Resources(model=model, store=store))
+        scope = Scope(f"acme {HOSTILE}", f"ann {HOSTILE}")
+        run = await runtime.start(Chat(f"do {HOSTILE}", scope=scope, conversation_id=f"c {HOSTILE}"), "agent")
+        result = await run.result()
+        assert (result.status, HOSTILE in str(result.error)) == ("failed", True)
+        await runtime.close()
+        return run.id
+
+
+@pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
+def test_names_and_errors_cannot_control_the_terminal(terminal: Callable[..., Completed], term: str) -> None:
+    run = asyncio.run(_fail("runs.db"))
+    for arguments in (
+        ("runs", "list"),
+        ("runs", "list", "--json"),
+        ("runs", "show", run),
+        ("runs", "export", run),
+        ("usage", "--by", "user,tenant,model,agent"),
+        ("usage", "--by", "agent", "--run", run),
+    ):
+        done = terminal(*arguments, "--db", "runs.db", term=term)
+        assert done.returncode == 0, done.stderr
+        assert "owned" in done.stdout or arguments[:2] == ("usage", "--by")
+        assert_harmless(done)
+    for wrong in (
+        ("runs", "show", f"run_{HOSTILE}"),
+        ("runs", "list", "--state", HOSTILE),
+        ("runs", "approve", f"{run}:1.0 {HOSTILE}"),
+        ("runs", "stop", f"run_{HOSTILE}"),
+        ("runs", "stop", run),
+        ("runs", HOSTILE),
+        ("usage", "--by", HOSTILE),
+    ):
+        done = terminal(*wrong, "--db", "runs.db", term=term)
+        assert done.returncode != 0
+        assert_harmless(done)

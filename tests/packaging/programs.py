@@ -90,6 +90,13 @@ from pathlib import Path
 assert list((Path(folder) / "data").glob("flights*"))
 """
 
+TESTING = """
+import pytest
+from concertino.testing import store_suite
+
+assert len([name for name in vars(store_suite) if name.startswith("test_")]) > 150
+"""
+
 PROGRAMS = {
     "anthropic": MODEL.format(provider="anthropic", name="AnthropicModel"),
     "openai": MODEL.format(provider="openai", name="OpenAIModel"),
@@ -99,6 +106,7 @@ PROGRAMS = {
     "cli": CLI,
     "yaml": YAML,
     "examples": EXAMPLES,
+    "testing": TESTING,
 }
 
 

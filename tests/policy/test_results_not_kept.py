@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from concertino import (
     AgentConfig,
     Ask,
     Chat,
+    DataPolicy,
     Limits,
     Resources,
     Retention,
@@ -19,13 +22,16 @@ from concertino import (
     Scope,
     Special,
     SqliteStore,
+    Tool,
     ToolContext,
+    ToolError,
     ToolOrchestrator,
     ToolRegistry,
     ToolResult,
     tool,
 )
 from concertino.agents import MainThreadAgent
+from concertino.events import ToolDone, ToolFailed, ToolStreamed
 from concertino.messages import AssistantMessage, Media, Text, ToolMessage, UserMessage
 from concertino.testing import ScriptedModel, call
 from concertino.tools.builtin import Recall
@@ -232,6 +238,149 @@ async def test_a_run_that_ends_while_it_waits_keeps_nothing(tmp_path: Path, end:
             await runtime.stop(ANN, run.id)
         await runtime.close()
     assert_nothing_is_kept(tmp_path)
+
+
+class Judge(AgentConfig[None]):
+    """Withholds what has the word, once it may judge."""
+
+    name = "judge"
+
+    def __init__(self, *tools: Tool) -> None:
+        self.tools = tools
+        self.asked, self.may = asyncio.Event(), asyncio.Event()
+
+    async def handle_special_tools(self, run: Any, call: Any, outcome: Any) -> Any:
+        """Judge."""
+        self.asked.set()
+        await self.may.wait()
+        return Special("withheld", withhold=True) if WORD in outcome.content else None
+
+
+@tool(effect="once")
+async def reveal(door: int) -> ToolResult:
+    """Reveal a code."""
+    return ToolResult(SECRET, data={"code": SECRET}, media=(CHART,), summary=SECRET)
+
+
+@tool(effect="read")
+async def leak() -> str:
+    """Fail with the code."""
+    raise ToolError(SECRET)
+
+
+@tool(effect="read")
+async def stream(context: ToolContext) -> str:
+    """Show the code in pieces."""
+    for piece in (f"a {WORD}", f"b {WORD}"):
+        context.stream(piece)
+    return SECRET
+
+
+async def read_until(runtime: Runtime, run_id: str, done: Callable[[Any], bool]) -> None:
+    """Read the log until *done* is true of an event, which the store has then."""
+    async with aclosing(runtime.events(ANN, run_id)) as events:
+        async for _, event in events:
+            if done(event):
+                return
+
+
+@pytest.mark.parametrize("name", ["reveal", "leak", "stream"])
+async def test_a_withheld_result_leaves_the_log(tmp_path: Path, name: str) -> None:
+    """A second event replaces the one that readers have seen, and later readers, here too, see only that one."""
+    agent = Judge(reveal, leak, stream)
+    async with await SqliteStore.open(tmp_path / "r.db") as store:
+        bad = call("reveal", door=1) if name == "reveal" else call(name)
+        model = ScriptedModel([call("reveal", door=0), bad], "Done.")
+        runtime = Runtime([agent], Resources(store=store, model=model, models=lambda _: model))
+        run = await runtime.start(Chat("go", scope=ANN), "judge")
+        kind = ToolFailed if name == "leak" else ToolDone
+        await read_until(runtime, run.id, lambda event: isinstance(event, kind) and event.name == name)
+        assert WORD in content_of(tmp_path), "it is stored until it is judged"
+        agent.may.set()
+        await run.result()
+        await runtime.close()
+        found = [event async for _, event in runtime.events(ANN, run.id)]
+        ends = [event for event in found if isinstance(event, ToolDone | ToolFailed)]
+        assert [(event.name, event.replaces) for event in ends] == [("reveal", True), (name, True)]
+        texts = [event.content if isinstance(event, ToolDone) else event.error for event in ends]
+        assert texts == ["withheld", "withheld"]
+    assert_nothing_is_kept(tmp_path)
+
+
+async def test_a_result_that_the_next_process_withholds_leaves_the_log(tmp_path: Path) -> None:
+    """The first process recorded it and ended before the decision."""
+    async with await SqliteStore.open(tmp_path / "r.db") as store:
+        first, second = Judge(reveal), Judge(reveal)
+        model = ScriptedModel([call("reveal", door=1), call("reveal", door=2), call("reveal", door=3)], "Done.")
+        resources = Resources(store=store, model=model, models=lambda _: model)
+        runtime = Runtime([first], resources)
+        run = await runtime.start(Chat("go", scope=ANN), "judge")
+        await first.asked.wait()
+        await runtime.close()
+        assert WORD in content_of(tmp_path)
+        second.may.set()
+        runtime = Runtime([second], resources)
+        assert (await (await runtime.resume(ANN, run.id)).result()).text == "Done."
+        await runtime.close()
+    assert_nothing_is_kept(tmp_path)
+
+
+async def test_pieces_of_a_result_that_is_not_kept_leave_the_log_with_it(tmp_path: Path) -> None:
+    """Only the end of a stream tells that it must not be kept."""
+    go = asyncio.Event()
+
+    @tool(effect="read")
+    async def tail() -> AsyncIterator[str | ToolResult]:
+        """Show the code in pieces."""
+        yield f"a {WORD}"
+        await go.wait()
+        yield f"b {WORD}"
+        yield result_of()
+
+    class Watcher(AgentConfig[None]):
+        name, tools = "watcher", (tail,)
+
+    async with await SqliteStore.open(tmp_path / "r.db") as store:
+        model = ScriptedModel(call("tail"), "Done.")
+        runtime = Runtime([Watcher()], Resources(store=store, model=model))
+        run = await runtime.start(Chat("go", scope=ANN), "watcher")
+        await read_until(runtime, run.id, lambda event: isinstance(event, ToolStreamed))
+        go.set()
+        await run.result()
+        await runtime.close()
+    assert_nothing_is_kept(tmp_path)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_the_log_keeps_of_a_once_result_what_its_message_keeps(tmp_path: Path, whole: bool) -> None:
+    """That is its summary, unless the policy keeps whole results."""
+
+    @tool(effect="read", retain="once")
+    async def page() -> AsyncIterator[str | ToolResult]:
+        """Read a page."""
+        yield WORD
+        yield ToolResult(SECRET, summary="a page about doors")
+
+    class Reader(AgentConfig[None]):
+        name, tools = "reader", (page,)
+
+        def get_data_policy(self) -> DataPolicy:
+            return DataPolicy(keep_whole_results=whole)
+
+    async with await SqliteStore.open(tmp_path / "r.db") as store:
+        with ScriptedModel(call("page"), "Done.") as model:
+            runtime = Runtime([Reader()], Resources(store=store, model=model))
+            run = await runtime.start(Chat("go", scope=ANN), "reader")
+            await run.result()
+            await runtime.close()
+            found = [event async for _, event in runtime.events(ANN, run.id)]
+            rows = await store._connection.run(
+                lambda connection: connection.execute("SELECT body FROM events").fetchall()
+            )
+        assert SECRET in repr(model.requests)
+        kept = [event.content for event in found if isinstance(event, ToolDone)]
+        assert kept == [SECRET if whole else "a page about doors"]
+    assert (WORD in repr(list(map(tuple, rows)))) == whole
 
 
 async def test_media_of_the_history_stay(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "concertino"
-FILES = sorted(PACKAGE.rglob("*.py"))
+SUITE = PACKAGE / "testing" / "store_suite"
+"""Tests that the package ships: the rules of tests apply to them."""
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if not path.is_relative_to(SUITE))
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

@@ -148,7 +148,7 @@ def is_public(imported: str) -> bool:
     parts = imported.split(".")
     if parts[0] != "concertino" or len(parts) <= 3:
         return True
-    return len(parts) == 4 and parts[1] in ("providers", "tools") and PACKAGE.joinpath(*parts[1:-1]).is_dir()
+    return len(parts) == 4 and parts[1] in ("providers", "testing", "tools") and PACKAGE.joinpath(*parts[1:-1]).is_dir()
 
 
 def deep_examples() -> Iterator[tuple[str, str]]:

@@ -307,7 +307,7 @@ async def test_a_limit_of_the_tree_stops_sub_agents_that_wait(store: Store) -> N
     scripts: dict[str, list[Any]] = {"a scout": [call("pay", amount=1)]}
 
     async def the_scout_waits() -> None:
-        while not await store.waits(OPERATOR):
+        while not await store.waits(OPERATOR):  # noqa: ASYNC110 - the store has no event for it
             await asyncio.sleep(0)
 
     last = Answer(calls=(call("look"),), before=the_scout_waits)
@@ -413,3 +413,38 @@ async def test_only_repeatable_tools_run_in_the_background() -> None:
 
     with pytest.raises(ConfigurationError, match="background=True needs effect='idempotent'"):
         ToolRegistry([Once()])
+
+
+async def test_an_answered_sub_agent_continues_at_the_next_step(store: Store) -> None:
+    """The parent does not have to be suspended for it."""
+    approved, paid = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="read")
+    async def work() -> str:
+        """Work until the sub-agent has its answer."""
+        await approved.wait()
+        return "worked"
+
+    @tool(effect="read")
+    async def linger() -> str:
+        """Work until the sub-agent has ended."""
+        await paid.wait()
+        return "lingered"
+
+    agent = Boss()
+    agent.tools = (scout, work, linger)
+    steps = [call("scout", query="a"), call("work"), call("linger"), "done"]
+    model = ScriptedModel(*steps, scripts={"a scout": [call("pay", amount=1), "A"]})
+    process = runtime(store, model, agent)
+    live = await process.start(Chat("go", model=model), agent)
+    async for _, event in live.events():
+        if isinstance(event, RunEnded) and event.result.status == "suspended":
+            (wait,) = event.result.waiting
+            assert (await process.approve(OPERATOR, wait.key)).won
+            approved.set()
+        if isinstance(event, RunEnded) and event.result.text == "A":
+            paid.set()
+    result = await live.result()
+    assert (result.status, result.text) == ("completed", "done")
+    assert delivered(result) == ["[result of scout-1]\nA"]
+    assert result.tool_calls == {"boss": 3, "boss/scout-1": 1}

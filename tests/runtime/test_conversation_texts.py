@@ -13,7 +13,7 @@ from concertino.agents import EMAIL
 from concertino.errors import ConfigurationError
 from concertino.storage import Feedback
 from concertino.testing import ScriptedModel
-from tests.conformance.kit import traces
+from concertino.testing.store_suite import traces
 
 from .test_conversations import ANN, Desk, echoes, process, say
 
@@ -138,6 +138,22 @@ async def test_each_title_is_made_under_the_policy_of_its_own_conversation() -> 
     await expire(store, 3601)
     kept = ["hello" in str(await store.messages(ANN, each.start.run_id)) for each in reversed(titles)]
     assert kept == [True, False]
+
+
+async def test_the_name_of_the_agent_that_writes_titles_is_reserved() -> None:
+    """An agent of the product would be replaced by it when its run is resumed."""
+
+    class Impostor(Desk):
+        name = "conversation_title"
+
+    with pytest.raises(ConfigurationError, match="'conversation_title' is reserved"):
+        process(MemoryStore(), echoes(), Impostor())
+    runtime = process(MemoryStore(), echoes())
+    with pytest.raises(ConfigurationError, match="'conversation_title' is reserved"):
+        await runtime.start(Chat("hello", scope=ANN), Impostor())
+    with pytest.raises(ConfigurationError, match="no agent 'conversation_title'"):
+        await runtime.conversation(ANN, "c", agent="conversation_title")
+    await runtime.check(Chat("hello", scope=ANN), "conversation_title")  # as for any agent that this process lacks
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from concertino import Chat, Conversation, MemoryStore, Scope
+from concertino import Chat, Conversation, DataPolicy, KeepFor, MemoryStore, Resources, Scope, ToolOrchestrator
 from concertino.runtime import Runtime
 
-from .test_conversations import ANN, RIVAL, Held, echoes, process, say, shown, until
+from .test_conversations import ANN, RIVAL, Desk, Held, echoes, process, say, shown, until
 
 DAMAGE: dict[str, Any] = {
     "no JSON": '{"message": "tw',
@@ -93,8 +93,8 @@ async def test_a_queued_turn_whose_run_id_is_taken_is_postponed(caplog: pytest.L
     runtime = process(store, held.model)
     conversation = await busy(runtime, ANN, held)
     queued = await conversation.send("two")
-    taken = await process(store, echoes()).start(Chat("mine"), "desk", run_id=queued.id)
-    await taken.result()
+    resources = Resources(model=echoes(), store=store)
+    await ToolOrchestrator(Chat("mine"), Desk(), resources=resources, run_id=queued.id).run()
     held.go.set()
     await until(lambda: _is_in(caplog, "could not be started: RunExistsError"))
     for _ in range(3):
@@ -103,6 +103,34 @@ async def test_a_queued_turn_whose_run_id_is_taken_is_postponed(caplog: pytest.L
     assert (await queued.read()).state == "queued"
     assert await conversation.withdraw(queued.id)
     assert await say(conversation, "three") == "one three"
+    await runtime.close()
+
+
+class ShortLived(Desk):
+    """Its history is read anew for each turn, since it does not stay."""
+
+    def get_data_policy(self) -> DataPolicy:
+        return DataPolicy(text=KeepFor(3_600))
+
+
+async def test_queued_turns_after_a_damaged_turn_end_with_an_error() -> None:
+    """None is postponed forever, and a turn of another branch goes on."""
+    store, held = MemoryStore(), Held()
+    first = await (await process(store, echoes(), ShortLived()).conversation(ANN, "c", agent="desk")).send("zero")
+    await first.result()
+    runtime = process(store, held.model, ShortLived())
+    conversation = await busy(runtime, ANN, held)
+    after = [await conversation.send("two"), await conversation.send("three")]
+    beside = await conversation.edit(first.id, "zero again", when_busy="queue")
+    body = "UPDATE messages SET body = '{', kept = '{' WHERE run = (SELECT number FROM runs WHERE run_id = ?)"
+    await change(store, body, first.id)
+    held.go.set()
+    assert (await beside.result()).text == "zero again"
+    for turn, message in zip(after, ["two", "three"], strict=True):
+        read = await turn.read()
+        assert (read.state, read.message) == ("failed", message)
+        assert "the history before this turn is damaged" in (read.error or "")
+    assert await conversation.queue() == []
     await runtime.close()
 
 

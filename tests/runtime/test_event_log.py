@@ -12,8 +12,19 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, DataPolicy, KeepFor, Resources, Scope, SqliteStore, TenantScope, tool
-from concertino.errors import ConfigurationError, OverloadedError, UnknownRunError
+from concertino import (
+    AgentConfig,
+    Chat,
+    DataPolicy,
+    KeepFor,
+    Resources,
+    Scope,
+    SqliteStore,
+    TenantScope,
+    delegate,
+    tool,
+)
+from concertino.errors import ConfigurationError, OverloadedError, RunStateError, UnknownRunError
 from concertino.events import (
     AttemptFailed,
     RunEnded,
@@ -188,6 +199,28 @@ async def test_an_unknown_end_is_refused(store: Store) -> None:
     async with runtime(store, ScriptedModel(), Desk()) as process:
         with pytest.raises(ConfigurationError, match="invalid until 'suspend': choose from ended, suspended"):
             process.events(Scope(), "run_1", until="suspend")  # type: ignore[arg-type]  # on purpose
+
+
+async def test_a_sub_agent_s_events_are_in_the_log_of_its_root(store: Store) -> None:
+    """Its own id names no log, and the error names the one to read."""
+
+    class Clerk(AgentConfig[None]):
+        name = "clerk"
+
+    class Boss(Desk):
+        tools = (delegate(Clerk(), description="Look something up."),)
+
+    model = ScriptedModel(call("clerk", query="look"), "found", "Done.")
+    process = runtime(store, model, Boss())
+    run = await process.start(Chat("go", model="scripted"), "desk")
+    result = await run.result()
+    (child,) = {event.run_id for _, event in await read(process, run.id)} - {result.run_id}
+    with pytest.raises(
+        RunStateError, match=f"{child} is a sub-agent's: its events are in the log of its root, {run.id}"
+    ):
+        await read(process, child)
+    with pytest.raises(UnknownRunError):
+        await anext(process.events(Scope("acme", "ann"), child))
 
 
 async def test_another_scope_finds_no_run(store: Store) -> None:

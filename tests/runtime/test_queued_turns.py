@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Conversation, DataPolicy, MemoryStore, Resources, Runtime, Scope
-from concertino.errors import ConfigurationError, MissingKeyError, UnknownModelError
-from concertino.events import RunEnded
+from concertino import AgentConfig, AnyScope, Chat, Conversation, DataPolicy, MemoryStore, Resources, Runtime, Scope
+from concertino.errors import (
+    ConfigurationError,
+    MissingKeyError,
+    UnknownConversationError,
+    UnknownModelError,
+    UnknownTurnError,
+)
+from concertino.events import RunEnded, RunEvent
 from concertino.providers import Model
 from concertino.runtime import ConversationTurn
+from concertino.storage import StoredTurn
 from concertino.testing import Answer, ScriptedModel
 
 from .test_conversations import ANN, Desk, Held, echo, process, shown, until
@@ -151,3 +159,68 @@ async def _queue(runtime: Runtime, conversation_id: str, agent: str) -> Conversa
 async def _answer(conversation: Conversation) -> str:
     turn = (await conversation.turns())[0]
     return turn.answer if turn.message == "second" else ""
+
+
+class Counted(MemoryStore):
+    """Counts the reads of turns, and announces looks for changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+        self.looks: asyncio.Queue[None] = asyncio.Queue()
+
+    async def turn(self, scope: Scope, conversation_id: str, run_id: str) -> StoredTurn:
+        self.reads += 1
+        return await super().turn(scope, conversation_id, run_id)
+
+    async def event_positions(self, scope: AnyScope, root_ids: Sequence[str]) -> Any:
+        self.looks.put_nowait(None)
+        return await super().event_positions(scope, root_ids)
+
+
+async def test_readers_of_a_queued_turn_read_it_again_only_when_it_has_changed() -> None:
+    """One look serves all of them; each polled the turn for itself."""
+    held, store = Held(), Counted()
+    runtime = process(store, held.model)
+    conversation = await runtime.conversation(ANN, "c", agent="desk")
+    await conversation.send("one")
+    await held.asked.wait()
+    queued = await conversation.send("two")
+    store.reads = 0
+    streams = [asyncio.create_task(_events(queued)) for _ in range(20)]
+    results = [asyncio.create_task(queued.result()) for _ in range(20)]
+    for _ in range(20):
+        await store.looks.get()
+    assert store.reads == 40
+    held.go.set()
+    assert {(await result).text for result in results} == {"one two"}
+    assert {type((await stream)[-1]) for stream in streams} == {RunEnded}
+    await runtime.close()
+
+
+@pytest.mark.parametrize("how", ["withdraw", "delete", "close"])
+async def test_readers_of_a_queued_turn_end_when_it_is_removed(how: str) -> None:
+    """In whatever process that happens."""
+    held, store = Held(), Counted()
+    runtime, elsewhere = process(store, held.model), process(store, held.model)
+    conversation = await runtime.conversation(ANN, "c", agent="desk")
+    await conversation.send("one")
+    await held.asked.wait()
+    queued = await conversation.send("two")
+    reader = asyncio.create_task(_events(queued))
+    await store.looks.get()
+    if how == "close":
+        await runtime.close()
+        assert await reader == []
+        assert await _events(queued) == []
+        return
+    there = await elsewhere.conversation(ANN, "c")
+    await (there.withdraw(queued.id) if how == "withdraw" else there.delete())
+    with pytest.raises(UnknownTurnError if how == "withdraw" else UnknownConversationError):
+        await reader
+    held.go.set()
+    await runtime.close()
+
+
+async def _events(turn: ConversationTurn) -> list[RunEvent]:
+    return [event async for _, event in turn.events()]

@@ -14,6 +14,7 @@ from concertino import (
     Allow,
     Ask,
     Chat,
+    Limits,
     Pending,
     RunContext,
     RunResult,
@@ -22,7 +23,7 @@ from concertino import (
     tool,
 )
 from concertino.agents import delegate
-from concertino.events import CallWaiting, RunEnded, RunStarted, ToolStarted
+from concertino.events import CallWaiting, Notice, RunEnded, RunStarted, ToolStarted
 from concertino.storage import Store
 from concertino.testing import call
 from concertino.waits import Wait
@@ -259,3 +260,50 @@ async def test_the_first_leaf_goes_on_when_its_own_are_answered(store: Store) ->
             children = [e for e in here if isinstance(e, RunStarted | RunEnded) and e.run_id == one.run_id]
             assert children == [], "a sub-agent that had ended is not run again"
     assert set(ran.values()) == {1}
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+async def test_a_sub_agent_continues_as_soon_as_it_is_answered(store: Store, depth: int) -> None:
+    """Its parent is still at work, and no run is suspended for it."""
+    scripts = {f"above {n}.": [[call("below", query="a")], f"above {n}"] for n in range(depth)}
+    scripts[f"above {depth - 1}."] = [[call("below", query="a"), call("linger")], "the end"]
+    scripts["You are a desk"] = [[call("pay", amount=1)], "paid it"]
+
+    @tool(effect="read")
+    async def linger() -> str:
+        """Work until the sub-agent has ended."""
+        await state(lambda: len(ended_below) == depth)
+        return "seen"
+
+    ended_below: list[str] = []
+    top = agents(depth)
+    top.tools = (*top.tools, linger)
+    free.set()
+    model = Steady(scripts=scripts)
+    process = runtime(store, model, top, limits=lambda *_: Limits(all_tool_calls=depth + 3))
+    live = await process.start(Chat(model=model, message="go"), top.name)
+    waiting: CallWaiting = await until(live, CallWaiting)
+    assert (await process.approve(OPERATOR, waiting.key)).won
+    async for _, event in live.events():
+        assert not isinstance(event, Notice), "no call counts twice against the limit"
+        if isinstance(event, RunEnded) and event.result.status == "completed" and event.run_id != live.id:
+            ended_below.append(event.run_id)
+    result = await live.result()
+    assert (result.status, len(ended_below)) == ("completed", depth)
+    assert texts(result.messages)[-1] == "seen"
+    assert set(ran.values()) == {1}
+    assert measured(result.usage).total() == len(model.requests)
+    assert "suspended" not in [entry.kind for entry in (await store.load(OPERATOR, live.id)).entries]
+
+
+async def test_an_approved_call_runs_while_others_of_its_turn_run(store: Store) -> None:
+    """It does not wait for them either."""
+    model = Steady([call("pay", amount=1), call("send")], "end")
+    process = runtime(store, model, Asks())
+    live = await process.start(Chat(model=model, message="go"), "desk")
+    waiting: CallWaiting = await until(live, CallWaiting)
+    assert (await process.approve(OPERATOR, waiting.key)).won
+    await state(lambda: ran[waiting.key] == 1)
+    assert not live.done
+    free.set()
+    assert texts((await live.result()).messages) == ["paid 1", "sent"]

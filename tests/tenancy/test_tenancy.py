@@ -34,7 +34,7 @@ from concertino import (
     tool,
 )
 from concertino.agents import delegate
-from concertino.errors import RunExistsError, UnknownRunError
+from concertino.errors import ConfigurationError, RunExistsError, UnknownRunError
 from concertino.runtime import Conversation
 from concertino.testing import Answer, ScriptedModel, call
 
@@ -346,3 +346,36 @@ async def test_an_id_that_a_caller_chooses_is_its_own() -> None:
             assert exists.value.run_id == live.id
             assert (await runtime.result(scope, live.id)).status == "completed"
         await runtime.close()
+
+
+async def test_an_id_without_a_tenant_blocks_no_run_of_a_tenant() -> None:
+    """Ids without a tenant are stored as they are; those of tenants, titles and sub-agents can be computed."""
+    async with MemoryStore() as store:
+        runtime = Runtime([Helper()], Resources(model=ScriptedModel("one", "two")), store=store)
+        acme = Scope("acme", "ann")
+        live = await runtime.start(Chat("go", scope=acme), "helper", run_id="order-17")
+        assert (await live.result()).text == "one"
+        with pytest.raises(ConfigurationError, match="the runtime makes ids of this form"):
+            await runtime.start(Chat("go"), "helper", run_id=live.id.replace("0", "1"))
+        mine = await runtime.start(Chat("go"), "helper", run_id="order-17")
+        assert (mine.id, (await mine.result()).text) == ("order-17", "two")
+        with pytest.raises(UnknownRunError):
+            await runtime.result(acme, mine.id)
+        with pytest.raises(UnknownRunError):
+            await runtime.result(Scope(), live.id)
+        await runtime.close()
+
+
+async def test_scopes_share_no_cache_key_of_a_provider() -> None:
+    """The same conversation id, or the same first message, says nothing about the owner."""
+    model, keys = ScriptedModel(*["ok"] * 8), []
+    runtime = Runtime([Helper()], Resources(model=model))
+    for scope in (Scope("acme", "ann"), Scope("rival", "ann"), Scope("acme", "bob"), Scope("acme", "ann")):
+        for conversation in ("", "c1"):
+            live = await runtime.start(Chat("go", scope=scope, conversation_id=conversation), "helper")
+            await live.result()
+            keys.append(model.requests[-1].cache_key)
+    assert len(set(keys[:6])) == 6
+    assert keys[6:] == keys[:2]
+    assert "ann" not in repr(keys)
+    await runtime.close()

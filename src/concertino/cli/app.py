@@ -1,4 +1,4 @@
-"""The commands `research`, `chat` and `usage`, and the groups `worker`, `workflow` and `runs`.
+"""The commands `research`, `chat` and `usage`, and the groups `worker`, `workflow`, `new` and `runs`.
 
 The declarations load no command: `--help` stays fast.
 """
@@ -37,6 +37,13 @@ workflow = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(workflow, name="workflow")
+new = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Write the first files of your own code.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(new, name="new")
 
 _TEXT = "In quotes; - reads standard input."
 
@@ -168,3 +175,21 @@ def resume_workflow(run: RunId) -> Execute:
     from .commands.workflow import resume_workflow as command
 
     return on_stored_runs(partial(command, run))
+
+
+@new.callback()
+def _new() -> None:
+    """Keep `agent` a command of the group, which has only one."""
+
+
+@new.command("agent")
+@takes()
+def new_agent(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name: lower-case letters, digits and '_'.")],
+) -> Execute:
+    """Write an agent and its test into this folder: NAME.py and test_NAME.py."""
+    from .commands.new import new_agent as command
+    from .program import exit_status
+    from .render.console import Console
+
+    return lambda _: exit_status(partial(command, name), Console(as_json=False))

@@ -43,19 +43,19 @@ def start_runs(
         opens = open_new_run if prepared else open_store_only
         return asyncio.run(_perform(partial(command, text), opens, given, console))
 
-    return _status(perform, Console(as_json=options.as_json, raw=options.raw))
+    return exit_status(perform, Console(as_json=options.as_json, raw=options.raw))
 
 
 def manage_runs(command: ContextCommand, options: Options, *, read_only: bool = False) -> int:
     """Execute a command on stored runs, and return its exit status. A *read_only* one needs no write access."""
     opens = partial(open_existing, read_only=read_only)
-    return _status(
+    return exit_status(
         lambda console: asyncio.run(_perform(command, opens, options, console)),
         Console(as_json=options.as_json, raw=options.raw),
     )
 
 
-def _status(perform: Callable[[Console], int], console: Console) -> int:
+def exit_status(perform: Callable[[Console], int], console: Console) -> int:
     """Return the exit status of *perform*, also if it raises."""
     with warnings_as_lines(console.notice):
         try:

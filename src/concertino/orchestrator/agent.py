@@ -90,8 +90,9 @@ class AgentConfig(Generic[S]):
     allow_prompt_override: bool = False
     """Whether `Chat(system_prompt=...)` replaces the prompt."""
 
-    def __new__(cls, *_args: object, **_kwargs: object) -> Self:
+    def __new__(cls, *args: object, **settings: object) -> Self:
         """Create the agent after checking the names and signatures of its hooks, once per class."""
+        _check_arguments(cls, args, settings)
         _check_hooks(cls)  # type: ignore[arg-type]  # mypy doubts that a class can be hashed
         agent = super().__new__(cls)
         if cls.parts:
@@ -276,10 +277,18 @@ class Part:
     """A section of the system prompt, after the agent's own prompt."""
     tools: Sequence[Tool] = ()
 
-    def __new__(cls, *_args: object, **_kwargs: object) -> Self:
+    def __new__(cls, *args: object, **settings: object) -> Self:
         """Create the part after checking the names and signatures of its hooks, once per class."""
+        _check_arguments(cls, args, settings)
         _check_hooks(cls)  # type: ignore[arg-type]  # as above
         return super().__new__(cls)
+
+
+def _check_arguments(cls: type, args: tuple[object, ...], settings: dict[str, object]) -> None:
+    """Raise `ConfigurationError` for arguments that nothing reads: `object.__init__` ignores them."""
+    if (args or settings) and cls.__init__ is object.__init__:  # type: ignore[misc]  # compared, not called
+        given = ", ".join([f"{name}=" for name in settings] or ["positional arguments"])
+        raise ConfigurationError(f"{cls.__name__}({given}...): it takes no arguments; set attributes in a subclass")
 
 
 OBSERVERS = ("on_tools_selected", "on_tool_progress")

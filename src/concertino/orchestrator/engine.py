@@ -317,9 +317,10 @@ class ToolOrchestrator:
         if hooks.get_data_policy.own or (self._parent is not None and self._parent.run.redactor is not None):
             await apply_policy(run, hooks)
             run.context = RunContext(run)  # the first one has the chat as it was
+        here = run.id in run.tree.policies
         run.tree.policies[run.id] = run.journal.policy
         if self._resume:
-            found = await resume(run, self._parent)
+            found = await resume(run, self._parent, here=here)
             # The first context has the state from before the journal was read.
             run.context = RunContext(run)
         elif run.journal.on:

@@ -21,7 +21,7 @@ log = logging.getLogger("concertino")
 Observer = Callable[[RunEvent], None]
 """Sees every event as the data policy leaves it, and decides nothing. A failure is logged and changes nothing."""
 _HIGH_WATER = 1_000
-_TEXTS = ("task", "error", "text", "arguments", "content", "note", "step", "data", "value")
+_TEXTS = ("task", "error", "text", "arguments", "content", "note", "step", "data", "value", "summary")
 """Fields of events that contain what people, models or tools wrote."""
 
 

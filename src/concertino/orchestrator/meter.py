@@ -93,15 +93,18 @@ class Meter:
 
     def limit(self) -> tuple[LimitReason, str] | None:
         """Return the limit of the tree that allows no further step, and a sentence about it; None if all do."""
-        limits, found = self._limits, self.reached
+        found = self.reached
         if found is None and not self.has_model_call:
             found = "model_calls"
         elif found is None and self.tool_calls >= self.most_tool_calls:
             found = "all_tool_calls"
         elif found is None and self.received >= self.most_received:
             found = "received"
-        if found is None:
-            return None
+        return None if found is None else (found, self.sentence(found))
+
+    def sentence(self, reason: LimitReason) -> str:
+        """Return the message for a limit of the tree that is reached."""
+        limits = self._limits
         amounts = {
             "seconds": f"{limits.seconds:g} seconds of work",
             "tokens": f"{limits.tokens or 0:,} tokens",
@@ -110,7 +113,7 @@ class Meter:
             "all_tool_calls": f"{self.most_tool_calls:,} tool calls of all agents",
             "received": f"{self.most_received:,} received characters",
         }
-        return found, f"the limit of {amounts[found]} is reached"
+        return f"the limit of {amounts[reason]} is reached"
 
     def refuse_spawn(self, path: str) -> str | None:
         """Return why the agent at *path* may not start a sub-agent; None if it may."""

@@ -134,8 +134,9 @@ class Special:
     messages: tuple[Message, ...] | None = None
     """The conversation from now on. The current turn's message and results follow it."""
     withhold: bool = False
-    """Whether the original result, with its media, is not kept: the model cannot recall it, and no message has it. The
-    `ToolDone` event, also in the log of a `Runtime`, precedes this decision and has it. Needs a `result`."""
+    """Whether the original result, with its media, is not kept: the model cannot recall it, and no message has it.
+    Consumers and observers have seen it in a `ToolDone` event before. A second one has the `result`, and the log of a
+    `Runtime` loses the first. Needs a `result`."""
 
     def __post_init__(self) -> None:
         if self.result is not None and not isinstance(self.result, str):

@@ -55,7 +55,7 @@ class Limits:
     steps: int | None = None
     """Steps of the agent itself; None for 100, or twice `tool_calls` if that is more."""
     hook_seconds: float = 300.0
-    """Seconds that one call of a hook may take."""
+    """Seconds that one call of a hook may wait. A hook that blocks its thread cannot be interrupted."""
     model_calls: int | None = None
     """Of the tree: attempts at a model; None for 500, or twice `tool_calls` if that is more."""
     all_tool_calls: int | None = None

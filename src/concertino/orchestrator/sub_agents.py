@@ -60,7 +60,8 @@ async def spawn(
                 run.count_calls(child.result.tool_calls)
     else:
         run.count_calls(result.tool_calls)
-        run.meter.restore_run(result.tool_calls)
+        if result.run_id not in run.tree.policies:  # otherwise this process has counted it
+            run.meter.restore_run(result.tool_calls)
     if run.ended:
         raise ToolError(ORPHANED)
     if result.status in ("failed", "cancelled"):

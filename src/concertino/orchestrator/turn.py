@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..errors import ContextFloorError, HookError, ProviderError
-from ..events import Audience, StepStarted, TextDelta, ToolsSelected, TurnCompleted
+from ..events import Audience, StepStarted, TextDelta, ToolDone, ToolFailed, ToolsSelected, TurnCompleted
 from ..messages import AssistantMessage, ToolCall, ToolChoice, ToolMessage
 from ..operations import ENDED
 from ..providers.base import Model
@@ -273,7 +273,7 @@ class TurnRunner:
             if own < 0:
                 return index, f"the limit of {run.limits.tool_calls:,} tool calls is reached"
             if index >= left:
-                return index, f"the limit of {meter.most_tool_calls:,} tool calls of all agents is reached"
+                return index, meter.sentence("all_tool_calls")
         return len(calls), ""
 
     def _refuse(self, calls: Sequence[ToolCall]) -> Sequence[ToolCall]:
@@ -356,6 +356,11 @@ class TurnRunner:
         if special.withhold:
             outcome.whole = outcome.summary = outcome.data = None
             outcome.media, outcome.handle = (), ""
+            call = outcome.call  # readers have seen the result
+            if outcome.is_error:
+                self._run.emit(ToolFailed, call.id, call.name, outcome.content, True)
+            else:
+                self._run.emit(ToolDone, call.id, call.name, outcome.content, None, outcome.stored, (), None, True)
         if special.messages is not None:
             # The current turn's message stays: its results follow it.
             self._run.replace(special.messages)

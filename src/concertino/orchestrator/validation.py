@@ -6,7 +6,6 @@ frozen: the next run of a long conversation checks only the new messages.
 
 from __future__ import annotations
 
-import binascii
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import compress, repeat
@@ -350,10 +349,8 @@ def media_problem(media: object, most: int | None = None) -> str:
 def content_problem(media: Sequence[Media]) -> str:
     """Return the medium of new *media* whose data is not base64, or ""."""
     for item in media:
-        try:
-            binascii.a2b_base64(item.data or "", strict_mode=True)
-        except (binascii.Error, ValueError) as error:
-            return f"{item!r:.80}: its data is not base64 text: {error}"
+        if problem := item.data_problem:
+            return f"{item!r:.80}: {problem}"
     return ""
 
 

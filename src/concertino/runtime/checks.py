@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ..errors import ConfigurationError
+from ..ids import is_generated, named_run_id
+from ..scope import Scope
 
 _MOST = 2**63 - 1
 """The greatest number that a store has."""
@@ -26,3 +28,15 @@ def check_number(**named: object) -> None:
             raise ConfigurationError(f"invalid {name} {value!r:.80}: use a whole number")
         if not 0 <= value <= _MOST:
             raise ConfigurationError(f"invalid {name} {value!r:.80}: use a number from 0 to {_MOST:,}")
+
+
+def chosen_run_id(scope: Scope, run_id: str) -> str:
+    """Return the id under which the run is stored that *scope* calls *run_id*; a tenant's is derived from it.
+
+    Raises `ConfigurationError` for an id of the derived form, which would keep the run of a tenant from starting.
+    """
+    if scope.tenant:
+        return named_run_id(scope.key, run_id)
+    if is_generated(run_id):
+        raise ConfigurationError(f"invalid run_id {run_id!r}: the runtime makes ids of this form; choose another")
+    return run_id

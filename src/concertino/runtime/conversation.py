@@ -95,12 +95,11 @@ class ConversationTurn:
     async def events(self, after: int = 0, *, until: Until = "ended") -> AsyncGenerator[tuple[int, RunEvent], None]:
         """Yield the turn's events after number *after* with their numbers, in whichever process it runs.
 
-        A queued turn is waited for. The iteration ends as that of `Runtime.events`.
+        A queued turn is waited for, unless the runtime is closed. The iteration ends as that of `Runtime.events`.
         """
-        delay = _POLL
         while (await self.read()).state == "queued":
-            await asyncio.sleep(delay)
-            delay = min(delay * 1.5, _MOST_POLL)
+            if not await self._conversation._starter.left_queue(self.id):
+                return
         async with aclosing(self._runs.events(self._conversation.scope, self.id, after, until=until)) as events:
             async for numbered in events:
                 yield numbered
@@ -122,8 +121,9 @@ class ConversationTurn:
                 return None
             if state in ("waiting", "dead_letter"):
                 raise RunStateError(f"turn {self.id} has not ended: it is {state!r}")
-            await asyncio.sleep(delay)
-            delay = min(delay * 1.5, _MOST_POLL)
+            if state != "queued" or not await self._conversation._starter.left_queue(self.id):
+                await asyncio.sleep(delay)
+                delay = min(delay * 1.5, _MOST_POLL)
         return live
 
 

@@ -7,13 +7,14 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Literal
 
-from ..errors import StorageError
+from ..errors import RunStateError, StorageError, UnknownRunError
 from ..event_form import event_json
 from ..events import RunEnded, RunEvent, RunResult
 from ..orchestrator.journal.replay import replay
 from ..orchestrator.lifecycle.result import replayed_result
 from ..scope import OPERATOR, AnyScope
 from ..storage.base import Store
+from ..storage.types import EventPage
 from .event_pieces import unpack, without_replaced
 from .event_writer import EventWriter
 
@@ -23,6 +24,7 @@ GRACE = 1.0
 """Seconds to wait for the last event of a run that has ended. A process that died between the two never writes it."""
 Until = Literal["ended", "suspended"]
 _Position = tuple[int, bool, bool]
+_QUEUED: _Position = (-1, False, False)
 
 
 class EventLog:
@@ -48,7 +50,7 @@ class EventLog:
         """Return the writer of a tree that starts or is resumed in this process."""
         self.open()
         writer = self._writers[root_id] = EventWriter(self._store, root_id)
-        self._wake(root_id)
+        self.wake(root_id)
         return writer
 
     def finish(self, writer: EventWriter) -> None:
@@ -63,7 +65,7 @@ class EventLog:
             await asyncio.wait(self._finishing)
         self._closed = True
         for root_id in list(self._waiting):
-            self._wake(root_id)
+            self.wake(root_id)
         if self._polling is not None:
             self._polling.cancel()
             await asyncio.wait([self._polling])
@@ -73,12 +75,12 @@ class EventLog:
     ) -> AsyncGenerator[tuple[int, RunEvent], None]:
         """Yield the events after number *after*, then follow the run, unless the log is closed.
 
-        Raises `UnknownRunError`, and `StorageError`.
+        Raises `UnknownRunError`, `RunStateError` for a sub-agent's run, and `StorageError`.
         """
         stays = not self._closed
         follows = False  # a reader that has caught up gets every piece
         while not (stays and self._closed):
-            page = await self._store.events(scope, root_id, after)
+            page = await self._page(scope, root_id, after)
             found = unpack(page, after)
             for number, event in found if follows else without_replaced(found):
                 yield number, event
@@ -95,6 +97,18 @@ class EventLog:
                     after = number
             elif not await self._changed(root_id, (page.last, page.closed, page.ended)) and page.ended:
                 await self._end(scope, root_id)
+
+    async def left_queue(self, run_id: str) -> bool:
+        """Wait until a turn is not queued any more, or may not be: look again. Return False if the log is closed."""
+        if not self._closed:
+            await self._changed(run_id, _QUEUED)
+        return not self._closed
+
+    def wake(self, root_id: str) -> None:
+        """Let those who wait for a change of this log look again."""
+        for _, waiter in self._waiting.pop(root_id, ()):
+            if not waiter.done():
+                waiter.set_result(None)
 
     async def follow(self, writer: EventWriter, after: int) -> AsyncGenerator[tuple[int, RunEvent], None]:
         """Yield the events after number *after* that *writer* stores, to its end or while they are in memory."""
@@ -126,6 +140,16 @@ class EventLog:
                     after = writer.stored  # the rest is erased or replaced
                 else:
                     await writer.changed()
+
+    async def _page(self, scope: AnyScope, root_id: str, after: int) -> EventPage:
+        try:
+            return await self._store.events(scope, root_id, after)
+        except UnknownRunError:
+            run = await self._store.run(scope, root_id)
+            if run is None:
+                raise
+            why = f"run {root_id} is a sub-agent's: its events are in the log of its root, {run.start.root_id}"
+            raise RunStateError(why) from None
 
     async def _finish(self, writer: EventWriter) -> None:
         await writer.finish()
@@ -172,15 +196,11 @@ class EventLog:
                         if not waiter.done():
                             waiter.set_exception(error)
                 return
-            for root_id, *position in found:
-                for known, waiter in self._waiting.get(root_id, ()):
-                    if known != tuple(position) and not waiter.done():
+            positions = {root_id: tuple(position) for root_id, *position in found}
+            for root_id, waiting in self._waiting.items():
+                for known, waiter in waiting:
+                    if known != positions.get(root_id) and not waiter.done():
                         waiter.set_result(None)
-
-    def _wake(self, root_id: str) -> None:
-        for _, waiter in self._waiting.pop(root_id, ()):
-            if not waiter.done():
-                waiter.set_result(None)
 
     async def _end(self, scope: AnyScope, root_id: str) -> None:
         """Close the log of a run that ended without a process, or whose process died before its last event."""

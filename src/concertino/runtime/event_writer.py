@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from ..errors import StaleClaimError, StorageError, UnknownRunError
-from ..events import AttemptFailed, RunEnded, RunEvent, TextDelta, Voided
+from ..events import AttemptFailed, RunEnded, RunEvent, TextDelta, ToolDone, ToolFailed, Voided
 from ..orchestrator.journal.data_policy import NOTHING
 from ..orchestrator.journal.event_policy import stored_event
 from ..orchestrator.journal.lease import Tree
@@ -49,6 +49,20 @@ class _Source:
 class _Batch:
     numbered: Sequence[tuple[int, RunEvent]]
     stored: EventBatch
+
+
+class _Ended:
+    """Sources and calls that end in a batch."""
+
+    __slots__ = ("completed", "unkept", "withheld")
+
+    def __init__(self) -> None:
+        self.completed: list[int] = []
+        """Sources of earlier batches."""
+        self.unkept: list[int] = []
+        """Sources whose pieces are not kept."""
+        self.withheld: list[tuple[str, str]] = []
+        """Runs and calls whose earlier results are not kept."""
 
 
 class EventWriter:
@@ -173,7 +187,7 @@ class EventWriter:
         policies, first = self._tree.policies, self.last + 1
         numbered: list[tuple[int, RunEvent]] = []
         packers: dict[tuple[str, int | None], Packer] = {}
-        completed: list[int] = []
+        ended = _Ended()
         pending = deque(events)
         policy = NOTHING
         packer: Packer | None = None
@@ -194,9 +208,9 @@ class EventWriter:
             if kind in PIECES:
                 piece = self._piece(event)
             elif kind is AttemptFailed:
-                pending.extendleft(self._void(event, completed))
+                pending.extendleft(self._void(event, ended))
             elif kind is RunEnded or completes(event):
-                self._complete(event, completed)
+                self._complete(event, ended)
             policy = policies.get(run_id, NOTHING)
             shown = stored_event(policy, event)
             if shown is not None:
@@ -219,10 +233,12 @@ class EventWriter:
                     contents=packed.contents,
                 )
                 for (run_id, source), packed in packers.items()
+                if source not in ended.unkept
             ],
-            completed=completed,
-            dropped=self._dropped(),
+            completed=ended.completed,
+            dropped=[*self._dropped(), *ended.unkept],
             replaced=replaced,
+            withheld=ended.withheld,
             ends=self.ended,
         )
         for open_source in self._sources.values():
@@ -238,27 +254,36 @@ class EventWriter:
         source.last = self.last
         return source
 
-    def _void(self, event: RunEvent, completed: list[int]) -> list[RunEvent]:
+    def _void(self, event: RunEvent, ended: _Ended) -> list[RunEvent]:
         """Return the mark that voids the pieces of a failed attempt, if there are any."""
         source = self._sources.get(source_of(event))
         if source is None:
             return []
-        self._end(source_of(event), completed)
+        self._end(source_of(event), ended)
         return [Voided(event.run_id, event.agent_path, event.index, source.id, source.last, source.attempt)]
 
-    def _complete(self, event: RunEvent, completed: list[int]) -> None:
+    def _complete(self, event: RunEvent, ended: _Ended) -> None:
         if isinstance(event, RunEnded):
             for key in [key for key in self._sources if key[0] == event.run_id]:
-                self._end(key, completed)
-        else:
-            self._end(source_of(event), completed)
+                self._end(key, ended)
+            return
+        self._end(
+            source_of(event), ended, kept=not isinstance(event, ToolDone) or (event.stored and event.summary is None)
+        )
+        if isinstance(event, ToolDone | ToolFailed) and event.replaces:
+            ended.withheld.append(source_of(event))
 
-    def _end(self, key: tuple[str, str], completed: list[int]) -> None:
+    def _end(self, key: tuple[str, str], ended: _Ended, *, kept: bool = True) -> None:
+        """Note that a source is complete. Its pieces are removed some time later, or at once if they are not *kept*."""
         source = self._sources.pop(key, None)
-        if source is not None:
+        if source is None:
+            return
+        if source.stored:
+            ended.completed.append(source.id)
+        if kept:
             self._completed.append((self._loop.time() + LINGER, source.id))
-            if source.stored:
-                completed.append(source.id)
+        else:
+            ended.unkept.append(source.id)
 
     def _dropped(self) -> list[int]:
         dropped, now = [], self._loop.time()
@@ -284,6 +309,8 @@ class EventWriter:
             return
         if error is None:
             self._tail.extend(batch.numbered)
+            if batch.stored.withheld:
+                self._tail.clear()  # readers that come later read the store
             self.stored = batch.stored.last
             self._failures = 0
         elif isinstance(error, StaleClaimError | UnknownRunError):

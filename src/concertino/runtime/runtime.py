@@ -17,7 +17,7 @@ from ..errors import (
     UnknownRunError,
 )
 from ..events import RunEvent, RunResult, StopReceipt
-from ..ids import named_run_id, new_conversation_id, new_run_id, run_of, token
+from ..ids import new_conversation_id, new_run_id, run_of, token
 from ..orchestrator.agent import AgentConfig, check_parts
 from ..orchestrator.chat import Chat
 from ..orchestrator.engine import ToolOrchestrator
@@ -41,13 +41,13 @@ from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
 from ..waits import Remember, Resolution, Verdict, Wait, arguments_hash
 from .answers import AnswerOutcome, approval_of, check_arguments
-from .checks import check_number, check_text
+from .checks import check_number, check_text, chosen_run_id
 from .conversation import Conversation
 from .event_log import EventLog, Until
 from .live_run import LiveRun
 from .run_resources import ResourcesFunction, RunResources
 from .sealing import sealed
-from .title import TitleAgent, write_title
+from .title import TitleAgent, unreserved, write_title
 from .turns import TurnStarter
 from .watchdog import BACK_OFF, SWEEP, TRIES, Watchdog
 
@@ -99,14 +99,14 @@ class Runtime:
                 )
             if config.parts:
                 check_parts(config)
-            self._agents[config.name] = (config, registry)
+            self._agents[config.name] = (unreserved(config), registry)
         self._observers = tuple(observers)
         self._lease = lease
         self._live: dict[str, LiveRun] = {}
         self._log = EventLog(self.store)
         self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
-        self._turns = TurnStarter(self.store, self, lambda: self._agents)
+        self._turns = TurnStarter(self.store, self, self._log, lambda: self._agents)
         parts = (self.store, self, self._turns.look, lambda: [*self._agents, TitleAgent.name])
         self._watchdog = Watchdog(*parts, sweep=sweep, tries=tries, back_off=back_off)
         self._sweep = sweep
@@ -142,8 +142,8 @@ class Runtime:
         another has used. Raises `RunExistsError`, whose `run_id` is the stored id.
         """
         check_text(run_id="" if run_id is None else run_id)
-        if run_id and isinstance(chat, Chat) and isinstance(chat.scope, Scope) and chat.scope.tenant:
-            run_id = named_run_id(chat.scope.key, run_id)
+        if run_id and isinstance(chat, Chat) and isinstance(chat.scope, Scope):
+            run_id = chosen_run_id(chat.scope, run_id)
         return await self._start(chat, agent, run_id or new_run_id())
 
     async def _start(self, chat: Chat, agent: AgentConfig[Any] | str, run_id: str) -> LiveRun:
@@ -187,7 +187,7 @@ class Runtime:
         The numbers are the same in every process. An event is shown once it is stored, so no crash takes it back; what
         a crash undid is named by a `Voided` event. A reader that was away gets the complete answers instead of their
         pieces. The iteration ends with the run; with *until* `suspended` also when the run waits. Raises
-        `UnknownRunError`; give the id of the root to read the events of a sub-agent.
+        `UnknownRunError`, and `RunStateError` for a sub-agent's run: the log of its root has its events.
         """
         if until not in get_args(Until):
             raise ConfigurationError(f"invalid until {until!r:.80}: choose from {', '.join(get_args(Until))}")
@@ -394,8 +394,7 @@ class Runtime:
         mine = Resolution(
             id=token(), verdict=verdict, content=content, arguments=edited, by=scope.by, remember=remember
         )
-        early = run_of(key) if verdict in ("result", "failed") else None
-        wait = await self.store.resolve(scope, key, mine, run_id=early)
+        wait = await self.store.resolve(scope, key, mine, run_id=run_id if verdict in ("result", "failed") else None)
         won = wait.resolution is not None and wait.resolution.id == mine.id
         if won and self._watching is not None:
             await self._watchdog.look()
@@ -423,7 +422,7 @@ class Runtime:
 
     async def check(self, chat: Chat, agent: str) -> None:
         """Raise `ConfigurationError` if a run of *chat* could not start in this process, if it has the agent."""
-        if self.knows(agent):
+        if agent in self._agents:
             config, registry = self._agents[agent]
             resources = self._resources.shared or await self._resources.of(chat, config)
             check_start(chat, resources, config, registry)
@@ -458,7 +457,7 @@ class Runtime:
                 raise ConfigurationError(
                     f"this runtime has no agent {name!r}; it has: {known}. Pass it to Runtime(agents=...)"
                 )
-            self._agents[name] = (agent, None)
+            self._agents[name] = (unreserved(agent), None)
         return self._agents[name]
 
     async def _run(

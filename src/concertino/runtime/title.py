@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import Any, Protocol
 
-from ..errors import ConcertinoError, RunExistsError, RunStateError
+from ..errors import ConcertinoError, ConfigurationError, RunExistsError, RunStateError
 from ..ids import child_run_id
 from ..messages import UserMessage
 from ..orchestrator.agent import AgentConfig
@@ -51,6 +51,13 @@ class TitleAgent(AgentConfig[Any]):
     def get_data_policy(self) -> DataPolicy:
         """Return the policy of the conversation's agent."""
         return self._policy
+
+
+def unreserved(agent: AgentConfig[Any]) -> AgentConfig[Any]:
+    """Return *agent*. Raises `ConfigurationError` if it has the name of the agent that writes titles."""
+    if agent.name == TitleAgent.name:
+        raise ConfigurationError(f"the agent name {agent.name!r} is reserved: the runtime writes titles under it")
+    return agent
 
 
 def title_question(message: str, answer: str) -> str:

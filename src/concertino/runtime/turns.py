@@ -37,6 +37,7 @@ from ..scope import OPERATOR, AnyScope, Scope
 from ..storage.base import Store
 from ..storage.conversation_types import ENDED_STATES, DueTurn, QueuedTurn, StoredHistory
 from ..storage.types import TurnStart
+from .event_log import EventLog
 from .live_run import LiveRun
 from .turn_input import decode_input, in_conversation
 from .watchdog import BACK_OFF, LONGEST
@@ -75,9 +76,10 @@ class _Held:
 class TurnStarter:
     """Starts turns. The store decides which turn is next; this process keeps what the next one would load."""
 
-    def __init__(self, store: Store, runs: _Runs, agents: Callable[[], Collection[str]]) -> None:
+    def __init__(self, store: Store, runs: _Runs, events: EventLog, agents: Callable[[], Collection[str]]) -> None:
         self._store = store
         self._runs = runs
+        self._log = events
         self._agents = agents
         self._failures: dict[str, int] = {}
         """By queued turn: how often it could not be started here."""
@@ -97,6 +99,7 @@ class TurnStarter:
             live = await self._runs._start(given, agent, turn.run_id)
             follow = self._follow(scope, conversation_id, held, live)
             self._following[live.id] = asyncio.create_task(follow, name=f"turn {live.id}")
+            self._log.wake(live.id)
             return live
 
         return await self._as_next(scope, conversation_id, chat, turn, run, queued=queued)
@@ -110,8 +113,12 @@ class TurnStarter:
         run: Callable[[Chat, _Held], Awaitable[T]],
         *,
         queued: bool,
+        refused: bool = False,
     ) -> T:
-        """Call *run* with the chat of *turn* as the next turn, until no other turn comes in between."""
+        """Call *run* with the chat of *turn* as the next turn, until no other turn comes in between.
+
+        A *refused* turn needs no history: it may be refused because its history is damaged.
+        """
         while True:
             found = await self._store.conversation(scope, conversation_id)
             if found is None:
@@ -123,7 +130,12 @@ class TurnStarter:
                     found.busy,
                 )
             parent = found.leaf if turn.parent is None else turn.parent
-            held = await self._branch(scope, conversation_id, parent)
+            try:
+                held = await self._branch(scope, conversation_id, parent)
+            except DamagedDataError:
+                if not refused:
+                    raise
+                held = _Held(parent, Messages([]), None, None)
             given = dataclasses.replace(
                 in_conversation(chat, scope, conversation_id),
                 history=held.messages,
@@ -146,6 +158,10 @@ class TurnStarter:
         while again:  # after a refusal, the next turn is due
             due = await self._store.due_turns(OPERATOR, agents=self._agents())
             again = any([await self._start_due(each) for each in due])
+
+    async def left_queue(self, run_id: str) -> bool:
+        """Wait until a turn is not queued any more, in any process. Return False if the runtime is closed."""
+        return await self._log.left_queue(run_id)
 
     async def settled(self, run_id: str) -> None:
         """Wait until the history of a turn that has ended here is kept."""
@@ -208,10 +224,11 @@ class TurnStarter:
             await record_refusal(self._store, given, due.agent, policy, due.turn.run_id, why)
 
         try:
-            await self._as_next(scope, due.conversation_id, chat, due.turn, run, queued=True)
+            await self._as_next(scope, due.conversation_id, chat, due.turn, run, queued=True, refused=True)
         except Exception as error:  # noqa: BLE001 - as above
             await self._postpone(due, error)
         else:
+            self._log.wake(due.turn.run_id)
             return True
         return False
 
@@ -225,7 +242,11 @@ class TurnStarter:
             return held
         if (await self._store.turn(scope, conversation_id, leaf)).state not in ENDED_STATES:
             raise ConversationBusyError(f"turn {leaf} has not ended, and its history is not complete", leaf)
-        found = await self._store.history(scope, conversation_id, leaf, after=held.leaf if held else "")
+        try:
+            found = await self._store.history(scope, conversation_id, leaf, after=held.leaf if held else "")
+        except DamagedDataError as error:
+            why = "the history before this turn is damaged: edit an earlier turn, or delete the conversation"
+            raise DamagedDataError(f"{why}: {error}") from error
         mark_valid(found.messages)  # as they came from a run
         earlier = held.messages if held is not None and found.after else Messages([])
         return self._keep(scope, conversation_id, leaf, earlier, found, found.messages, _context(found))

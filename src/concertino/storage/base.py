@@ -244,7 +244,10 @@ class EventStore(Protocol):
         ...
 
     async def event_positions(self, scope: AnyScope, root_ids: Sequence[str]) -> Sequence[tuple[str, int, bool, bool]]:
-        """Return, for each root in reach, its log's last number, and whether log and run have ended."""
+        """Return, for each root in reach, its log's last number, and whether log and run have ended.
+
+        The number of a queued turn is -1: it has no log yet.
+        """
         ...
 
 

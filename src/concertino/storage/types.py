@@ -370,6 +370,8 @@ class EventBatch:
     """Completed sources of earlier batches whose pieces are removed: a complete event has replaced them."""
     replaced: Sequence[tuple[int, Sequence[Any]]] = ()
     """The items that remain of earlier rows, by the row's number."""
+    withheld: Sequence[tuple[str, str]] = ()
+    """Runs and ids of calls whose results are removed, with their pieces, up to the event with `replaces`."""
     ends: bool = False
     """Whether the last event is the root's end. If the root has ended, nothing can follow."""
 

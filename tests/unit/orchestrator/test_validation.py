@@ -12,6 +12,7 @@ from concertino import (
     AgentConfig,
     Budget,
     Chat,
+    Part,
     Resources,
     Scope,
     Tool,
@@ -242,3 +243,17 @@ def test_a_valid_message_is_checked_once() -> None:
     for _ in range(3):
         ToolOrchestrator(Chat(model=ScriptedModel(), message="go", history=list(history)), AgentConfig())
     assert Counted.reads == 1
+
+
+def test_an_agent_takes_no_arguments_that_nothing_reads() -> None:
+    """A name given to the constructor was ignored without a word."""
+
+    class Brief(AgentConfig[None]):
+        def __init__(self, words: int) -> None:
+            self.words = words
+
+    with pytest.raises(ConfigurationError, match=r"AgentConfig\(name=\.\.\.\): it takes no arguments"):
+        AgentConfig(name="clerk")
+    with pytest.raises(ConfigurationError, match=r"Part\(positional arguments\.\.\.\)"):
+        Part("x")
+    assert Brief(words=5).words == 5

@@ -7,7 +7,7 @@ import sqlite3
 from concertino import OPERATOR, MemoryStore, Scope
 from concertino.messages import UserMessage
 from concertino.storage import TurnStart
-from tests.conformance.kit import SCOPE, start_tree, whole
+from concertino.testing.store_suite import SCOPE, start_tree, whole
 
 
 async def closed(store: MemoryStore, conversation_id: str, scope: Scope = SCOPE) -> None:

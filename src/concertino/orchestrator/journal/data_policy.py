@@ -213,7 +213,7 @@ def stored_message(
         return EntryMessage(message=message, tokens=tokens, progress=progress, keep=message)
     keep = _filtered(policy, message)
     if isinstance(keep, ToolMessage) and reduced and not policy.keep_whole_results:
-        content = keep.summary or _REDUCED.format(name=keep.name)
+        content = once_text(policy, keep.name, "", keep.summary)
         keep = replace(keep, content=content, whole=None, summary=None, retain="window")
     steps = all(map(_stays, _applying(policy, message)))
     time = None if keep is None else _shortest(_applying(policy, keep))
@@ -230,6 +230,11 @@ def stored_message(
         keep_seconds=time,
         later=later,
     )
+
+
+def once_text(policy: DataPolicy, tool: str, content: str, summary: str | None) -> str:
+    """Return what stays of the *content* of a `once` result."""
+    return content if policy.keep_whole_results else summary or _REDUCED.format(name=tool)
 
 
 def stored_start(policy: DataPolicy, start: RunStart) -> RunStart:

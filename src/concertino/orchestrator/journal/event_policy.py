@@ -21,6 +21,7 @@ from .data_policy import (
     _stricter,
     _tool,
     _treated,
+    once_text,
     stored_text,
     tool_name,
 )
@@ -42,8 +43,10 @@ def stored_event(policy: DataPolicy, event: events.RunEvent) -> events.RunEvent 
     """Return *event* for the log in the store, as `observed_event` does, but with what is kept for a time.
 
     The log of a run is erased with its journal. If that happens at the run's end, `RunEnded` arrives afterwards, and
-    nothing would erase it.
+    nothing would erase it. A `once` result is reduced as its message will be.
     """
+    if isinstance(event, events.ToolDone) and event.summary is not None:
+        event = replace(event, content=once_text(policy, event.name, event.content, event.summary), summary=None)
     if _is_shown_whole(policy, event):
         return event
     late = isinstance(event, events.RunEnded) and policy.erase_after == 0.0
@@ -121,7 +124,8 @@ def _filtered_event(  # noqa: C901, PLR0911, PLR0912 - one case per event
             data, media = (event.data, event.media) if _stays(how) else (None, ())
             if not _stays(policy.media):  # a digest tells who has the same file
                 media = ()
-            return replace(event, content=_treated(how, event.content, key), data=data, media=media)
+            content, summary = _treated(how, event.content, key), event.summary and _treated(how, event.summary, key)
+            return replace(event, content=content, data=data, media=media, summary=summary)
         case events.ToolFailed():
             return replace(event, error=_treated(tool.results, event.error, key))
         case events.RunEnded():

@@ -29,8 +29,10 @@ from .result import replayed_result
 from .seal import lost_usage
 
 
-async def resume(run: RunSession, parent: Parent | None) -> Replay:
+async def resume(run: RunSession, parent: Parent | None, *, here: bool = False) -> Replay:
     """Claim the run and restore the state that its journal records. Attempts that were in flight are booked as lost.
+
+    *here* is true for a sub-agent that was suspended in this process, which has counted its work.
 
     Raises `UnknownRunError`, `RunEndedError`, `RunClaimedError`, `ErasedError`, `StorageError`.
     """
@@ -60,7 +62,8 @@ async def resume(run: RunSession, parent: Parent | None) -> Replay:
             # The attempts in flight of the whole tree: a sub-agent that is resumed later books its own only then.
             lost = [each for each in await store.operations(run.scope, root_id=run.id) if each.kind == "model_call"]
             run.meter.restore_usage([lost_usage(operation, run.path)[0] for operation in lost])
-        run.meter.restore_run(found.state.tool_calls, found.seconds, found.at)
+        if not here:
+            run.meter.restore_run(found.state.tool_calls, found.seconds, found.at)
         await _restore_operations(run, store)
         assert tree.claim is not None
         await run.journal.append(Resumed(sure=tree.claim.sure), run.state.step)

@@ -40,7 +40,7 @@ from ..meter import FRAME, TOKEN
 from ..recorder import Prepared
 from ..run import NEGATIVE, RunSession
 from .budget import tokens_of
-from .retry import AMBIGUOUS, not_billed
+from .retry import AMBIGUOUS
 
 if TYPE_CHECKING:
     from ..output import PartialReader  # slow to import
@@ -367,8 +367,8 @@ class Attempt:
         if self._settled:
             return
         self.message = self._broken(error) if self._reply is None else self._reply.message
-        counted = isinstance(error, ProviderError) and error.tokens is not None
-        free = (not self._sent or (not_billed(error) and not counted)) and not self._begun and self._reply is None
+        refused = isinstance(error, ProviderError) and not error.billable and error.tokens is None
+        free = (not self._sent or refused) and not self._begun and self._reply is None
         state: OperationState = "failed" if isinstance(error, Exception) else "cancelled"
         self._book(self._free(error) if free else self._record(self._reply, error), state)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from ...errors import (
     AuthenticationError,
-    BadRequestError,
     BrokenStreamError,
     ConfigurationError,
     ContextTooLongError,
@@ -24,27 +23,8 @@ _PASSING = (RateLimitError, OverloadedError, ProviderTimeoutError, ProviderConne
 """Failures that may be over when the same request is sent again."""
 _THE_MODELS_OWN = (*_PASSING, AuthenticationError, PermissionDeniedError, ModelNotFoundError, ContextTooLongError)
 """Failures that another model need not have."""
-_REFUSALS = (AuthenticationError, PermissionDeniedError, ModelNotFoundError, BadRequestError, RateLimitError)
-"""Refusals for which providers bill nothing. A content filter's is not among them: Azure bills the prompt that it has
-read (Microsoft Learn, Azure OpenAI, "Content filtering")."""
 AMBIGUOUS = (OverloadedError, ProviderTimeoutError, ProviderConnectionError, BrokenStreamError)
 """Failures after which a provider may have done, and billed, any part of the work."""
-_REFUSING_STATUSES = frozenset({409, 503, 529})
-"""Statuses by which a provider declines a request before it starts to work on it. After any other 5xx it may have done
-the work: a proxy's 502, 504 or 524 means only that the answer did not arrive."""
-
-
-def not_billed(error: BaseException | None) -> bool:
-    """Return whether a provider bills nothing for a request that ended in *error* before an answer began.
-
-    True if the provider cannot have read the request, or refused it. False if it is unknown, as after a connection
-    that was lost before a response.
-    """
-    if not isinstance(error, ProviderError):
-        return False
-    if error.sent is False or isinstance(error, _REFUSALS):
-        return True
-    return isinstance(error, OverloadedError) and error.status in _REFUSING_STATUSES
 
 
 @record(kw_only=True)

@@ -16,7 +16,7 @@ from ..outcome import CONTINUE, Continue, Finish, Limited, StepOutcome, Suspend
 from ..recorder import record_suspension
 from ..run import RunSession
 from .context import CallContext, Spawn, SubAgentWaits
-from .tool_call import Call, failed, failed_by
+from .tool_call import Call, failed, failed_by, may_continue, wait_for
 
 STARTED = (
     "started in the background as {handle}. The result will follow in a message. Continue with other work; if there is "
@@ -121,6 +121,10 @@ class BackgroundCalls:
             while await self.next():
                 pass
         self._deliver()
+        store = self._run.tree.store
+        for call in self._calls.values():
+            if store is not None and await may_continue(call, store, self._run.scope):
+                self._launch(call, again=True)
 
     async def next(self) -> bool:
         """Wait until one of the running calls has ended or waits. Return False if none is running."""
@@ -206,8 +210,8 @@ class BackgroundCalls:
         try:
             async with self._slots:
                 outcome = await call.perform(context, again=again)
-        except SubAgentWaits:
-            call.apply("wait", "sub_agent")
+        except SubAgentWaits as needs:
+            wait_for(call, needs.waits)
             return
         except asyncio.CancelledError:
             if self._stopping:

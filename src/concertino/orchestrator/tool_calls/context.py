@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...events import CustomEvent, RunResult, ToolProgress, ToolStreamed, UsageRecorded
@@ -14,6 +14,7 @@ from ...tools.base import DEFAULT_MAX_BYTES, Tool, ToolContext, ToolResult
 from ...tools.progress import Progress
 from ...tools.registry import ToolRegistry
 from ...usage import Tokens
+from ...waits import Wait
 from ..hooks import Hooks
 from ..plain import custom_data, cut_bytes
 from ..run import NEGATIVE, NOT_REPORTED, Prompt, RunSession
@@ -55,7 +56,11 @@ Spawn = Callable[[Parent, Any, str, ToolRegistry | None, int | None], Awaitable[
 
 
 class SubAgentWaits(Exception):  # noqa: N818 - a signal from a call to its dispatcher, not an error
-    """The call's sub-agent is suspended, and so is the call."""
+    """The call's sub-agent is suspended, and so is the call, until one of its *waits* has an answer."""
+
+    def __init__(self, waits: Sequence[Wait] = ()) -> None:
+        super().__init__()
+        self.waits = waits
 
 
 class CallContext(ToolContext):
@@ -161,7 +166,7 @@ class CallContext(ToolContext):
         parent = Parent(self._run, self._call.id, self.key, element, self._spawned, self._again)
         result = await self._spawn(parent, agent, task, registry, tool_call_limit)
         if result.status == "suspended":
-            raise SubAgentWaits
+            raise SubAgentWaits(result.waiting)
         return result
 
     async def _ask(self, prompt: Prompt, output_type: Any, settings: AskSettings) -> Any:

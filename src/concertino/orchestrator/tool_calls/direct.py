@@ -99,8 +99,7 @@ async def call_directly(
     if known is None:  # otherwise the entry that recorded it has counted it
         meter = run.meter
         if meter.tool_calls >= meter.most_tool_calls:
-            why = f"the limit of {meter.most_tool_calls:,} tool calls of all agents is reached"
-            raise LimitError(why, "all_tool_calls")
+            raise LimitError(meter.sentence("all_tool_calls"), "all_tool_calls")
         meter.tool_calls += 1
         run.count_calls({run.path: run.state.tool_calls.get(run.path, 0) + 1})
     elif known.state in ENDED and known.outcome is not None:
@@ -121,7 +120,8 @@ async def call_directly(
     if suspended is None:
         return _result(calls.outcomes()[0])
     if by is not None:
-        raise SubAgentWaits  # the tool waits as well, and is repeated with the recorded outcomes of its other calls
+        # The tool waits as well, and is repeated with the recorded outcomes of its other calls.
+        raise SubAgentWaits(call.below or ())
     raise ToolError(_CANNOT_WAIT.format(what="an answer to its sub-agent"))
 
 

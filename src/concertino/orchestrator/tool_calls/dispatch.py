@@ -20,10 +20,12 @@ from ..run import RunSession
 from .approval import NeedsAnswer, answer_text, wait_of
 from .context import CallContext, Spawn, SubAgentWaits
 from .timeouts import Deadlines
-from .tool_call import Call, failed, known_call
+from .tool_call import Call, failed, known_call, may_continue, wait_for
 
 INTERRUPTED = "interrupted: the run was stopped before this tool had ended"
 NOT_RUN = "not run: the run was stopped first"
+_LOOK = 0.25
+"""Seconds between two looks for answers to calls that wait while others of their turn run."""
 _EAGER: dict[str, Any] = {"eager_start": True} if sys.version_info >= (3, 12) else {}
 """From Python 3.12 on, work that never waits ends without a pass through the event loop."""
 
@@ -47,6 +49,7 @@ class ToolCalls:
         "_spawn",
         "_stopping",
         "_waiter",
+        "_waits",
         "_width",
         "started",
     )
@@ -70,6 +73,8 @@ class ToolCalls:
         """The task of the run."""
         self._stopping = False
         self._waiter: asyncio.Future[None] | None = None
+        self._waits = False
+        """Whether one of the calls waits."""
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -179,16 +184,16 @@ class ToolCalls:
 
     def _may_start(self, call: Call) -> bool:
         """Return whether a call needs no answer from outside: a resumed call starts its sub-agent again."""
-        return call.state != "waiting" or (self._again and call.waits_for == "sub_agent")
+        return call.state != "waiting" or ((self._again or call.repeated) and call.waits_for == "sub_agent")
 
     async def _take_answers(self) -> bool:
         """Apply the answers that have arrived. Return whether one has."""
         store = self._run.tree.store
         assert store is not None
-        if not any(call.state == "waiting" and call.waits_for != "sub_agent" for call in self._calls):
-            return False
-        waits = await store.waits(self._run.scope, run_id=self._run.id, open=False, limit=10_000)
-        taken = False
+        waits: Sequence[Wait] = ()
+        if any(call.state == "waiting" and call.waits_for != "sub_agent" for call in self._calls):
+            waits = await store.waits(self._run.scope, run_id=self._run.id, open=False, limit=10_000)
+        taken = any([await may_continue(call, store, self._run.scope) for call in self._calls])
         for call in self._calls:
             wait = _answer(waits, call.key, call.waits_for) if call.state == "waiting" else None
             if wait is None:
@@ -222,7 +227,7 @@ class ToolCalls:
             call.ordinal,
             self._spawn,
             siblings=call.siblings,
-            again=self._again,
+            again=self._again or call.repeated,
         )
         context.report(ToolStarted, call.call.arguments)
         deadlines: Deadlines | None = None
@@ -231,7 +236,7 @@ class ToolCalls:
             if tool is not None and tool.timeout is not None:
                 deadlines = run.deadlines = run.deadlines or Deadlines()
                 deadlines.add(call, tool.timeout, partial(self._expire, call, context))
-            outcome = await call.perform(context, again=self._again)
+            outcome = await call.perform(context, again=self._again or call.repeated)
         except asyncio.CancelledError:
             why = self._why_cancelled(call)
             if why is None:
@@ -268,19 +273,20 @@ class ToolCalls:
         outcome = call.outcome
         assert outcome is not None
         if outcome.is_error:
-            context.report(ToolFailed, outcome.content)
+            context.report(ToolFailed, outcome.content, self._again)
         else:
             media: tuple[MediaDigest, ...] = ()
             if outcome.media:
                 media = tuple([MediaDigest(each.media_type, each.name, each.digest) for each in outcome.media])
             whole = outcome.content if outcome.whole is None else outcome.whole
-            context.report(ToolDone, whole, outcome.data, outcome.stored, media)
+            summary = None if outcome.retain != "once" else outcome.summary or ""
+            context.report(ToolDone, whole, outcome.data, outcome.stored, media, summary, self._again)
 
     async def _wait(self, call: Call, context: CallContext, needs: SubAgentWaits | NeedsAnswer) -> None:
         call.executing = None
+        self._waits = self._run.journal.on
         if isinstance(needs, SubAgentWaits):
-            call.apply("start")
-            call.apply("wait", "sub_agent")
+            wait_for(call, needs.waits)
             return
         run = self._run
         if not run.journal.on:
@@ -339,10 +345,19 @@ class ToolCalls:
             await asyncio.sleep(0)  # most calls end in their first pass, and this is the cheapest way to give it
         while self._open and self._error is None:
             self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+            if self._waits:
+                await self._end_or_answer(self._waiter)
+            else:
+                await self._waiter
         self._waiter = None
         if self._error is not None:
             raise self._error
+
+    async def _end_or_answer(self, ended: asyncio.Future[None]) -> None:
+        """Wait until a call has *ended*, or for a moment; then continue the calls that have got an answer meanwhile."""
+        await asyncio.wait([ended], timeout=_LOOK)
+        if self._open and self._error is None and await self._take_answers():
+            self._start_calls()
 
     async def stop(self, patience: float) -> None:
         """Cancel the calls that run and wait at most *patience* seconds for them."""

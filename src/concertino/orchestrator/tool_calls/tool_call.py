@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from ...errors import ToolError, error_text
 from ...events import StoppedWork
-from ...ids import call_key, handle_for
+from ...ids import call_key, handle_for, run_of
 from ...messages import AssistantMessage, Media, ToolCall
 from ...operations import ENDED, Operation, OperationEvent, OperationState, WaitsFor, transition
+from ...scope import Scope
+from ...storage.base import Store
 from ...token_engine.recall import cut_middle, hint
 from ...tools.base import Done, NotDone, Pending, Tool, ToolResult
 from ...tools.registry import ToolRegistry
@@ -58,6 +61,7 @@ class Call:
         "_uncut",
         "abandoned",
         "answer",
+        "below",
         "call",
         "cut_off",
         "declared",
@@ -70,6 +74,7 @@ class Call:
         "ordinal",
         "outcome",
         "probing",
+        "repeated",
         "siblings",
         "state",
         "sure",
@@ -106,6 +111,10 @@ class Call:
         self.task: asyncio.Task[None] | None = None
         self.expired = False
         """Whether the tool exceeded its timeout."""
+        self.below: Sequence[Wait] | None = None
+        """The open waits with which the call's sub-agent was suspended; None if it was not, or cannot continue here."""
+        self.repeated = False
+        """Whether this process runs the call again because its sub-agent got an answer."""
         self.abandoned = False
         """Whether the tool ignored its cancellation and is still running."""
         self._run = run
@@ -363,6 +372,31 @@ class Call:
             outcome.content = _SHOWN.format(content=outcome.content)
         if outcome.content != whole:
             outcome.whole = whole
+
+
+def wait_for(call: Call, waits: Sequence[Wait]) -> None:
+    """Let *call* wait for its sub-agent, which was suspended with these open *waits*."""
+    call.below = waits if waits or not call.repeated else None  # without one, it continues once: never in a circle
+    call.apply("start")
+    call.apply("wait", "sub_agent")
+
+
+async def may_continue(call: Call, store: Store, scope: Scope) -> bool:
+    """Return whether the suspended sub-agent of *call* may continue; then the call may run again.
+
+    As for a suspended tree, a run below the call must have all answers that it waits for. Without an open wait, the
+    answer came while the sub-agent was being suspended.
+    """
+    if call.below is None or call.state != "waiting":
+        return False
+    answered: dict[str, bool] = {}
+    for wait in call.below:
+        found, run_id = await store.wait(scope, wait.key), run_of(wait.key)
+        answered[run_id] = answered.get(run_id, True) and found is not None and found.resolution is not None
+    if answered and not any(answered.values()):
+        return False
+    call.task, call.below, call.repeated = None, None, True
+    return True
 
 
 def failed(call: ToolCall, problem: str) -> Outcome:

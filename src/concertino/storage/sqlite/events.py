@@ -14,6 +14,9 @@ from .connection import Write, reading
 from .media import add_contents, contents_of_events
 from .statements import queries, scoped
 
+_RESULTS = ("tool_streamed", "tool_done", "tool_failed")
+"""Events with a result, or a piece of it, by type."""
+
 
 class AddingEvents(Write[None]):
     """Appends a batch to the log of its tree."""
@@ -48,6 +51,10 @@ class AddingEvents(Write[None]):
             if row.contents:
                 ((run,),) = execute(sql["run_of_events"], (number,)).fetchall()
                 add_contents(connection, run, row.contents)
+        for run_id, call_id in batch.withheld:
+            for number, body in execute(sql["events_of_call"], (root, run_id, call_id)).fetchall():
+                left = _without_result(decode_json(body, list), call_id)
+                execute(sql["replace_events"], (encode_json(left) if left else "", number, root))
 
 
 def end_events(connection: sqlite3.Connection, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
@@ -85,7 +92,10 @@ def events(connection: sqlite3.Connection, scope: AnyScope, root_id: str, after:
 def event_positions(
     connection: sqlite3.Connection, scope: AnyScope, root_ids: Sequence[str]
 ) -> list[tuple[str, int, bool, bool]]:
-    """Return, for each root in reach, the last number of its log, and whether the log is closed and the root ended."""
+    """Return, for each root in reach, the last number of its log, and whether the log is closed and the root ended.
+
+    The number of a queued turn is -1.
+    """
     found = []
     sql, reach = scoped("event_position", scope)
     with reading(connection):
@@ -93,6 +103,18 @@ def event_positions(
             for last, closed, ended in connection.execute(sql, {**reach, "run_id": root_id}).fetchall():
                 found.append((root_id, last or 0, bool(closed), bool(ended)))
     return found
+
+
+def _without_result(items: Sequence[Any], call_id: str) -> list[Any]:
+    """Return the items of a row without the result of a call, and without its pieces, which are texts after a form."""
+    left: list[Any] = []
+    form: dict[str, Any] = {}
+    for offset, item in items:
+        form = form if isinstance(item, str) else item
+        of_call = form["type"] in _RESULTS and form["call_id"] == call_id
+        if not of_call or form.get("replaces"):
+            left.append([offset, item])
+    return left
 
 
 def _log(connection: sqlite3.Connection, scope: AnyScope, root_id: str) -> sqlite3.Row:

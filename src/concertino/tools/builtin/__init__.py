@@ -1,5 +1,6 @@
 """Ready-made tools, each with a port for its backend, and the default registry of a chat."""
 
+from ...images import GeneratedImages, ImageShape
 from .backend import PerCall
 from .craft import craft
 from .data_analysis import data_analysis
@@ -14,7 +15,9 @@ from .research import ResearchTools
 __all__ = [
     "MODES",
     "Chatbot",
+    "GeneratedImages",
     "ImageBackend",
+    "ImageShape",
     "MemoryBackend",
     "Mode",
     "Passages",

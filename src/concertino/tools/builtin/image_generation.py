@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import binascii
+import asyncio
 import re
 from typing import Annotated, Protocol
 
 from pydantic import Field
 
-from ...errors import ToolError
+from ...errors import ProviderError, ToolError
 from ...images import GeneratedImages, ImageShape
 from ...messages import Media
 from ..base import Tool, ToolContext, ToolResult
@@ -24,6 +24,10 @@ _TYPE = re.compile(r"image/[a-z0-9][a-z0-9.+-]*")
 class ImageBackend(Protocol):
     """A provider's endpoint for images: `OpenAIImages` and `GoogleImages` of `concertino.providers`."""
 
+    provider: str
+    name: str
+    """The model, for the usage record of a call that fails."""
+
     async def generate(self, prompt: str, shape: ImageShape) -> GeneratedImages:
         """Return images of *prompt*. Raises `ProviderError`."""
         ...
@@ -34,8 +38,8 @@ def image_generation(backend: ImageBackend | PerCall[ImageBackend] | None) -> To
 
     *backend* is `concertino.providers.openai.OpenAIImages`, `concertino.providers.google.GoogleImages` or another
     `ImageBackend`, or a function that returns the one of a call: with the key of its tenant. The images are the media
-    of the result. The tokens that the provider reports are booked; if it reports none, the usage is unknown. Raises
-    `ConfigurationError` if *backend* is None.
+    of the result. The tokens that the provider reports are booked. Without a report, also for a failed call that may be
+    billed, the usage is unknown. Raises `ConfigurationError` if *backend* is None.
     """
     remedy = "OpenAIImages(model) or GoogleImages(model)"
     painter: Backend[ImageBackend] = Backend("image_generation", backend, "generate", remedy)
@@ -50,7 +54,16 @@ def image_generation(backend: ImageBackend | PerCall[ImageBackend] | None) -> To
         if not prompt.strip():
             raise ToolError("`prompt` is empty; describe the image there")
         with context.progress.begin("Painting", "image"):
-            made = await (await painter.of(context)).generate(prompt, shape)
+            endpoint = await painter.of(context)
+            try:
+                made = await endpoint.generate(prompt, shape)
+            except asyncio.CancelledError:  # by a stop or the time limit: the endpoint may make the images all the same
+                context.add_usage(provider=endpoint.provider, model=endpoint.name, tokens=None)
+                raise
+            except ProviderError as error:
+                if error.billable or error.tokens is not None:
+                    context.add_usage(provider=endpoint.provider, model=endpoint.name, tokens=error.tokens)
+                raise
         context.add_usage(provider=made.provider, model=made.model, tokens=made.tokens)
         if not made.images or len(made.images) > _MOST or not all(map(_is_image, made.images)):
             raise ToolError(f"{made.provider} returned something else than 1 to {_MOST} images")
@@ -67,7 +80,4 @@ def _is_image(media: Media) -> bool:
         return False
     if media.data is None:
         return isinstance(media.url, str) and media.url.startswith("https://")
-    try:
-        return bool(binascii.a2b_base64(media.data, strict_mode=True))
-    except (TypeError, ValueError):
-        return False
+    return media.data != "" and not media.data_problem

@@ -36,6 +36,10 @@ UPDATE events SET body = '', source = NULL WHERE root = ? AND source = ?;
 -- name: replace_events
 UPDATE events SET body = ?, source = NULL WHERE number = ? AND root = ?;
 
+-- name: events_of_call
+SELECT e.number, e.body FROM events AS e JOIN runs AS r ON r.number = e.run
+WHERE e.root = ? AND r.run_id = ? AND instr(e.body, ?);
+
 -- name: undone_events
 SELECT e.number, r.run_id, e.first, e.body
 FROM events AS e JOIN runs AS r ON r.number = e.run JOIN heads AS h ON h.run = e.run
@@ -69,7 +73,11 @@ RETURNING root, last;
 -- name: event_position
 SELECT l.last, l.closed, h.ending IS NOT NULL AS ended
 FROM runs AS r JOIN heads AS h ON h.run = r.number LEFT JOIN event_logs AS l ON l.root = r.number
-WHERE r.run_id = :run_id AND /*reached r*/;
+WHERE r.run_id = :run_id AND /*reached r*/
+UNION ALL
+SELECT -1, 0, 0
+FROM turns AS t JOIN conversations AS c ON c.number = t.conversation
+WHERE t.run_id = :run_id AND t.state = 'queued' AND /*reached c*/;
 
 -- name: erase_events
 UPDATE events SET body = '', source = NULL WHERE run = :run AND body <> '';

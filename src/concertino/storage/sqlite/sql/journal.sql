@@ -7,7 +7,7 @@ INSERT INTO runs (
 )
 SELECT next.number, :run_id, coalesce(:root, next.number), :scope_key, :parent_id, :parent_call, :agent, :agent_path,
     :conversation_key, :conversation_id, :tenant, :user, :task, :started, :forked_from
-FROM (SELECT coalesce(max(number), 0) + 1 AS number FROM runs) AS next
+FROM (SELECT coalesce((SELECT max(number) FROM runs), 0) + 1 AS number) AS next  -- one look into the index, not a scan
 WHERE true
 ON CONFLICT (run_id) DO NOTHING
 RETURNING number, root;

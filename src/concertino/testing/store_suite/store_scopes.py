@@ -19,7 +19,7 @@ from .kit import Factory, FullStore, operation, record, result_of, start_tree, w
 IDS = st.sampled_from(["", "a", "b", "ab", "1:a", "a1:b", "0:", "é"])
 SCOPES = st.builds(Scope, IDS, IDS)
 READERS: st.SearchStrategy[AnyScope] = SCOPES | st.builds(TenantScope, IDS) | st.just(OPERATOR)
-OTHERS: list[AnyScope] = [Scope("o2", "u1"), Scope("o1", "u2"), Scope("o1"), Scope("", "u1"), TenantScope("o2")]
+OTHER_SCOPES: list[AnyScope] = [Scope("o2", "u1"), Scope("o1", "u2"), Scope("o1"), Scope("", "u1"), TenantScope("o2")]
 
 
 @given(st.sets(SCOPES, max_size=6), READERS)
@@ -62,7 +62,7 @@ def test_keys_are_injective_also_with_text_behind_them(one: Scope, two: Scope, t
     assert (one.key + text == two.key + other) == (one == two and text == other)
 
 
-@pytest.mark.parametrize("other", OTHERS, ids=repr)
+@pytest.mark.parametrize("other", OTHER_SCOPES, ids=repr)
 async def test_anything_out_of_reach_is_unknown(store: FullStore, other: AnyScope) -> None:
     tree = await start_tree(store)
     await tree.append(waits=[wait()], messages=[whole("secret")], usage=[record(source="unknown")])

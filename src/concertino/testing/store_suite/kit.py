@@ -1,4 +1,4 @@
-"""What the suite is made of: adapters, and short ways to make values. An adapter joins with a line in `ADAPTERS`."""
+"""The parts of the suite: short ways to make values, and one process's hold on a tree of runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from hypothesis import strategies as st
 
-from concertino import OPERATOR, MemoryStore, Scope, SqliteStore
+from concertino import OPERATOR, Scope
 from concertino.messages import Message, UserMessage
 from concertino.operations import Operation
 from concertino.storage import (
@@ -34,19 +34,11 @@ class FullStore(Store, Memories, ApprovalRules, Protocol):
 
 
 Factory = Callable[[Path], Awaitable[FullStore]]
-
-
-async def memory_store(_folder: Path) -> FullStore:
-    return MemoryStore()
-
-
-async def sqlite_store(folder: Path) -> FullStore:
-    return await SqliteStore.open(folder / "store.db")
+"""Opens a new store, whose files are in the given folder."""
 
 
 SCOPE = Scope("o1", "u1")
 """Of the runs that name no other."""
-ADAPTERS: dict[str, Factory] = {"memory": memory_store, "sqlite": sqlite_store}
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=30)
 """All of Unicode, lone surrogates included."""

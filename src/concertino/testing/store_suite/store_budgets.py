@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from concertino import OPERATOR, Budget, Scope, TenantScope
 from concertino.errors import BudgetError, ConfigurationError
 from concertino.storage import Account, Reservation, Settlement
 
-from .kit import ADAPTERS, SCOPE, FullStore, Tree, record, start_tree, whole
+from .kit import SCOPE, Factory, FullStore, Tree, record, start_tree, whole
 
 ACCOUNTS: dict[str, tuple[Scope | TenantScope, str | None]] = {
     "run": (SCOPE, "r1"),
@@ -163,13 +163,11 @@ MONEY = st.none() | st.decimals(0, 20, places=10)
 class Books(RuleBasedStateMachine):
     """A second set of books, kept beside the store's."""
 
-    adapter = "memory"
-
-    def __init__(self) -> None:
+    def __init__(self, factory: Factory) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.TemporaryDirectory()
-        self.store = self.do(ADAPTERS[self.adapter](Path(self.folder.name)))
+        self.store = self.do(factory(Path(self.folder.name)))
         self.tree: Tree = self.do(start_tree(self.store))
         self.limits: dict[str, Budget | None] = dict.fromkeys(NAMES)
         self.reserved: dict[tuple[str, str], tuple[int, int]] = {}
@@ -235,11 +233,6 @@ def nano(money: Decimal, *, up: bool = True) -> int:
     return whole + (up and rest > 0)
 
 
-class BooksInAFile(Books):
-    adapter = "sqlite"
-
-
-TestBooks = Books.TestCase
-TestBooks.settings = settings(max_examples=30, stateful_step_count=25, deadline=None)
-TestBooksInAFile = BooksInAFile.TestCase
-TestBooksInAFile.settings = settings(max_examples=5, stateful_step_count=20, deadline=None)
+def test_the_books_agree(factory: Factory) -> None:
+    walk = settings(max_examples=15, stateful_step_count=25, deadline=None)
+    run_state_machine_as_test(lambda: Books(factory), settings=walk)  # type: ignore[arg-type]  # it may be a function

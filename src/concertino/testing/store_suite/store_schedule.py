@@ -20,7 +20,7 @@ async def stored(store: FullStore, run_id: str = "r1") -> StoredRun:
     return run
 
 
-async def due(store: FullStore) -> tuple[list[str], list[str]]:
+async def due_trees(store: FullStore) -> tuple[list[str], list[str]]:
     """Return the ready and the orphaned trees."""
     found = await store.due(OPERATOR)
     return list(found.ready), list(found.orphaned)
@@ -31,18 +31,18 @@ async def test_a_running_tree_is_due_when_its_lease_ends(store: FullStore) -> No
     assert (await stored(store)).ready_at == pytest.approx(time.time() + 3600, abs=60)
     await store.renew(tree.claim, 7200.0)
     assert (await stored(store)).ready_at == pytest.approx(time.time() + 7200, abs=60)
-    assert await due(store) == ([], [])
+    assert await due_trees(store) == ([], [])
     await store.renew(tree.claim, 0.0)
-    assert await due(store) == ([], ["r1"])
+    assert await due_trees(store) == ([], ["r1"])
     await store.renew(tree.claim, 3600.0)
-    assert await due(store) == ([], [])
+    assert await due_trees(store) == ([], [])
     await store.release(tree.claim)
-    assert await due(store) == ([], ["r1"])
+    assert await due_trees(store) == ([], ["r1"])
     tree = await claim_tree(store)
     await tree.end()
     assert (await stored(store)).ready_at is None
     await store.release(tree.claim)
-    assert await due(store) == ([], [])
+    assert await due_trees(store) == ([], [])
 
 
 async def test_a_suspended_tree_is_due_when_it_is_answered(store: FullStore) -> None:
@@ -52,7 +52,7 @@ async def test_a_suspended_tree_is_due_when_it_is_answered(store: FullStore) -> 
     assert (await stored(store)).ready_at is None
     await store.resolve(OPERATOR, "w1", result_of())
     assert (await stored(store)).ready_at is not None
-    assert await due(store) == (["r1"], [])
+    assert await due_trees(store) == (["r1"], [])
 
 
 async def test_an_answer_makes_a_tree_due_once(store: FullStore) -> None:
@@ -65,9 +65,9 @@ async def test_an_answer_makes_a_tree_due_once(store: FullStore) -> None:
     child = operation("c", state="waiting", waits_for="sub_agent")
     await tree.append("suspended", operations=[child])
     await store.release(tree.claim)
-    assert await due(store) == ([], [])
+    assert await due_trees(store) == ([], [])
     await store.resolve(OPERATOR, "b", Resolution(verdict="denied"))
-    assert await due(store) == (["r1"], [])
+    assert await due_trees(store) == (["r1"], [])
 
 
 async def test_an_answer_during_a_suspension_is_not_lost(store: FullStore) -> None:
@@ -75,9 +75,9 @@ async def test_an_answer_during_a_suspension_is_not_lost(store: FullStore) -> No
     await tree.append(waits=[wait()])
     await store.resolve(OPERATOR, "w1", result_of())
     await tree.append("suspended")
-    assert await due(store) == ([], [])  # its process may still continue it
+    assert await due_trees(store) == ([], [])  # its process may still continue it
     await store.release(tree.claim)
-    assert await due(store) == (["r1"], [])
+    assert await due_trees(store) == (["r1"], [])
 
 
 async def test_a_sub_agent_that_waits_does_not_make_its_parent_due(store: FullStore) -> None:
@@ -89,9 +89,9 @@ async def test_a_sub_agent_that_waits_does_not_make_its_parent_due(store: FullSt
     await tree.append("suspended", "r2", waits=[wait("w1", "r2"), wait("w2", "r2")])
     await store.release(tree.claim)
     await store.resolve(OPERATOR, "w1", result_of())
-    assert await due(store) == ([], [])
+    assert await due_trees(store) == ([], [])
     await store.resolve(OPERATOR, "w2", result_of())
-    assert await due(store) == (["r1"], [])
+    assert await due_trees(store) == (["r1"], [])
 
 
 async def test_a_postponed_tree_is_due_later(store: FullStore) -> None:
@@ -100,13 +100,13 @@ async def test_a_postponed_tree_is_due_later(store: FullStore) -> None:
     run = await stored(store)
     assert (run.state, run.reason) == ("running", "its process was killed")
     assert run.ready_at == pytest.approx(time.time() + 3600, abs=60)
-    assert await due(store) == ([], [])
+    assert await due_trees(store) == ([], [])
     await store.postpone(SCOPE, "r1", reason="again", seconds=0.0)
-    assert await due(store) == ([], ["r1"])
+    assert await due_trees(store) == ([], ["r1"])
     tree = await claim_tree(store)
     assert (await stored(store)).reason == ""
     await store.release(tree.claim)
-    assert await due(store) == ([], ["r1"])
+    assert await due_trees(store) == ([], ["r1"])
 
 
 async def test_an_answer_does_not_shorten_a_postponement(store: FullStore) -> None:
@@ -115,7 +115,7 @@ async def test_an_answer_does_not_shorten_a_postponement(store: FullStore) -> No
     await store.release(tree.claim)
     await store.postpone(SCOPE, "r1", reason="the provider is down", seconds=3600.0)
     await store.resolve(OPERATOR, "w1", result_of())
-    assert await due(store) == ([], [])
+    assert await due_trees(store) == ([], [])
     assert (await stored(store)).ready_at is not None
 
 
@@ -131,12 +131,12 @@ async def test_a_dead_letter_is_not_due_until_it_is_retried(store: FullStore) ->
         1,
         None,
     )
-    assert await due(store) == ([], [])
+    assert await due_trees(store) == ([], [])
     assert [each.start.run_id for each in await store.runs(OPERATOR, state="dead_letter")] == ["r1"]
     await store.retry(SCOPE, "r1")
     run = await stored(store)
     assert (run.state, run.reason, run.tries) == ("running", "", 0)
-    assert await due(store) == ([], ["r1"])
+    assert await due_trees(store) == ([], ["r1"])
     with pytest.raises(RunStateError, match="only a dead letter"):
         await store.retry(SCOPE, "r1")
 
@@ -151,7 +151,7 @@ async def test_a_dead_letter_may_be_ended_or_resumed_by_hand(store: FullStore) -
     assert (await stored(store)).state == "cancelled"
     other = await claim_tree(store, "r2")
     await store.release(other.claim)
-    assert await due(store) == ([], [])
+    assert await due_trees(store) == ([], [])
     other = await claim_tree(store, "r2")
     await other.append("resumed")
     assert (await stored(store, "r2")).state == "running"
@@ -182,16 +182,16 @@ async def test_a_stop_makes_a_tree_due_at_once(store: FullStore, before: str) ->
     await store.release(tree.claim)
     if before != "suspended":
         await store.postpone(SCOPE, "r1", reason="x", seconds=3600.0 if before == "postponed" else None)
-    assert await due(store) == ([], [])
+    assert await due_trees(store) == ([], [])
     await store.send(OPERATOR, "r2" if before == "suspended" else "r1", "stop")
-    assert await due(store) == (["r1"], [])
+    assert await due_trees(store) == (["r1"], [])
 
 
 async def test_a_failed_stop_may_be_postponed(store: FullStore) -> None:
     await start_tree(store, seconds=0.0)
     await store.send(OPERATOR, "r1", "stop")
     await store.postpone(SCOPE, "r1", reason="x", seconds=None)
-    assert await due(store) == ([], [])
+    assert await due_trees(store) == ([], [])
     assert list((await store.due(OPERATOR)).stopping) == []
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from concertino import OPERATOR, Budget, Scope, TenantScope
 from concertino.errors import StaleClaimError, StorageError, UnknownRunError, UnknownWaitError
@@ -22,7 +22,7 @@ from concertino.storage import Reservation, Settlement
 from concertino.usage import Tokens
 from concertino.waits import Resolution, Verdict, WaitKind
 
-from .kit import ADAPTERS, SCOPE, FullStore, Tree, end, operation, record, result_of, start_tree, traces, wait
+from .kit import SCOPE, Factory, FullStore, Tree, end, operation, record, result_of, start_tree, traces, wait
 
 OTHER = Scope("o2", "u1")
 
@@ -310,13 +310,11 @@ class Row:
 class Walk(RuleBasedStateMachine):
     """The engine, people and time change operations in any order; the transition function predicts every state."""
 
-    adapter = "memory"
-
-    def __init__(self) -> None:
+    def __init__(self, factory: Factory) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.TemporaryDirectory()
-        self.store = self.do(ADAPTERS[self.adapter](Path(self.folder.name)))
+        self.store = self.do(factory(Path(self.folder.name)))
         self.tree: Tree = self.do(start_tree(self.store))
         self.rows: dict[str, Row] = {}
         self.known: dict[str, OperationState] = {}
@@ -436,11 +434,6 @@ class Walk(RuleBasedStateMachine):
         self.folder.cleanup()
 
 
-class WalkInAFile(Walk):
-    adapter = "sqlite"
-
-
-TestWalk = Walk.TestCase
-TestWalk.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
-TestWalkInAFile = WalkInAFile.TestCase
-TestWalkInAFile.settings = settings(max_examples=3, stateful_step_count=15, deadline=None)
+def test_every_operation_follows_the_transition_function(factory: Factory) -> None:
+    walk = settings(max_examples=30, stateful_step_count=30, deadline=None)
+    run_state_machine_as_test(lambda: Walk(factory), settings=walk)  # type: ignore[arg-type]  # it may be a function

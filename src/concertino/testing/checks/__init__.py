@@ -1,0 +1,1 @@
+"""Checks of a product's own agents, stores, models and tools against the contracts of their ports."""

@@ -1,0 +1,73 @@
+"""Everything outside a run that may have its content: the store's files, events, logs and the output."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...orchestrator.journal.data_policy import DataPolicy, KeepFor
+
+
+class LeakWatch:
+    """Collects what leaves a run."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        """The events that observers have seen."""
+        self._log, self._printed = _Log(), io.StringIO()
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[None]:
+        """Collect what is logged and printed."""
+        root, level = logging.getLogger(), logging.getLogger().level
+        root.addHandler(self._log)
+        root.setLevel(logging.DEBUG)
+        try:
+            with contextlib.redirect_stdout(self._printed), contextlib.redirect_stderr(self._printed):
+                yield
+        finally:
+            root.removeHandler(self._log)
+            root.setLevel(level)
+
+    def problems(self, policy: DataPolicy, tools: Sequence[str], user: str, folder: Path) -> Iterator[str]:
+        """Yield each sink that has content which *policy* excludes. The store's files are in *folder*."""
+        sinks = {
+            "the store": b"".join(path.read_bytes() for path in sorted(folder.iterdir())),
+            "an event": "\n".join(self.events).encode(errors="replace"),
+            "the log": self._log.text.encode(errors="replace"),
+            "the output": self._printed.getvalue().encode(errors="replace"),
+        }
+        for mark, what in _excluded(policy, tools, user):
+            for sink, content in sinks.items():
+                if mark.encode() in content:
+                    yield f"{sink} has {what}, which the data policy excludes"
+
+
+class _Log(logging.Handler):
+    """The text of everything that is logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.text += self.format(record) + "\n"
+
+
+def _excluded(policy: DataPolicy, tools: Sequence[str], user: str) -> Iterator[tuple[str, str]]:
+    """Yield the marks of content that *policy* does not keep, each with its description."""
+
+    def goes(how: Any) -> bool:
+        return how != "keep" and not isinstance(how, KeepFor)
+
+    if goes(policy.text):
+        yield f"words-{user}", "text of the user"
+        yield f"said-{user}", "text of the model"
+    if tools and all(goes(policy.tool(name).arguments) for name in tools):
+        yield f"args-{user}", "arguments of a tool"
+    if tools and all(goes(policy.tool(name).results) for name in tools):
+        yield f"results-{user}", "results of a tool"
