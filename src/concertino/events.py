@@ -73,11 +73,12 @@ class RunStarted(Event):
 
 @record(frozen=False)
 class StepStarted(Event):
-    """A step began; its model call follows."""
+    """A step began; its model call follows, unless the agent writes the turn itself."""
 
     step: int
     """Number of the step, from 1."""
     model: str
+    """The id of the model; empty for a turn without one."""
 
 
 @record(frozen=False)

@@ -3,8 +3,11 @@
 from ..orchestrator.journal.patterns import CARD_NUMBER, EMAIL, IBAN
 from .agent_tool import delegate
 from .deep_research import DeepResearchSupervisor
+from .facts import Fact, FileKnowledge, Knowledge
+from .goal import GoalAgent, GoalState
 from .living_document import DocumentEntry, LivingDocument
 from .main_thread import MainThreadAgent
+from .notifications import Notification, Notifier, notification_of, notify_about
 from .parts import (
     Approvals,
     Documents,
@@ -19,6 +22,7 @@ from .parts import (
     UserMemory,
 )
 from .researcher import ResearcherAgent
+from .stuck import Stuck, StuckDetection
 from .worker import (
     EXIT_CONDITIONS,
     LoopConfig,
@@ -30,35 +34,76 @@ from .worker import (
     load_worker,
     load_workers,
 )
+from .workflow import (
+    AgentStep,
+    HumanStep,
+    Loop,
+    PlannedStep,
+    Routing,
+    ScriptedStep,
+    Step,
+    StepVisit,
+    Verifier,
+    Workflow,
+    WorkflowAgent,
+    WorkflowState,
+    load_workflow,
+    workflow_tools,
+)
 
 __all__ = [
     "CARD_NUMBER",
     "EMAIL",
     "EXIT_CONDITIONS",
     "IBAN",
+    "AgentStep",
     "Approvals",
     "DeepResearchSupervisor",
     "DocumentEntry",
     "Documents",
+    "Fact",
+    "FileKnowledge",
+    "GoalAgent",
+    "GoalState",
+    "HumanStep",
     "InputGuardrail",
     "Judgment",
+    "Knowledge",
     "LivingDocument",
+    "Loop",
     "LoopConfig",
     "MainThreadAgent",
     "Notes",
+    "Notification",
+    "Notifier",
     "OutputGuardrail",
+    "PlannedStep",
     "PreEnrichment",
     "Refusal",
     "Research",
     "ResearcherAgent",
+    "Routing",
+    "ScriptedStep",
+    "Step",
+    "StepVisit",
+    "Stuck",
+    "StuckDetection",
     "TextRedaction",
     "ToolGuardrail",
     "UserMemory",
+    "Verifier",
     "WorkerAgent",
     "WorkerContext",
     "WorkerDefinition",
     "WorkerState",
+    "Workflow",
+    "WorkflowAgent",
+    "WorkflowState",
     "delegate",
     "load_worker",
     "load_workers",
+    "load_workflow",
+    "notification_of",
+    "notify_about",
+    "workflow_tools",
 ]

@@ -1,4 +1,4 @@
-"""The commands `research`, `chat`, `serve` and `usage`, and the groups `worker`, `new` and `runs`.
+"""The commands `research`, `chat`, `serve` and `usage`, and the groups `worker`, `workflow`, `new` and `runs`.
 
 The declarations load no command: `--help` stays fast.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .._version import __version__
-from .commands.runs import on_stored_runs, runs
+from .commands.runs import RunId, on_stored_runs, runs
 from .options import Execute, takes
 from .render.console import replace_invalid_input
 
@@ -33,6 +33,13 @@ worker = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(worker, name="worker")
+workflow = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Start workflows, show their steps and resume them.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(workflow, name="workflow")
 new = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -159,6 +166,38 @@ def run_worker(
     return lambda options: start_runs(
         partial(command, name, tenant), goal, options, needs_text=True, prepared=options.app is None
     )
+
+
+@workflow.command("run")
+@takes("app", "db", "as_json", "raw")
+def run_workflow(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The workflow's name.")],
+    goal: Annotated[list[str] | None, typer.Argument(metavar="GOAL", help=_TEXT)] = None,
+    tenant: Annotated[str, typer.Option(metavar="TENANT", help="The tenant on whose behalf it works.")] = "",
+) -> Execute:
+    """Start a workflow of your Runtime, which --app names, and show its steps. It waits for your approvals."""
+    from .commands.workflow import run_workflow as command
+    from .program import start_runs
+
+    return partial(start_runs, partial(command, name, tenant), goal, needs_text=True, prepared=False)
+
+
+@workflow.command("show")
+@takes("db", "as_json")
+def show_workflow(run: RunId) -> Execute:
+    """Show the steps of a run: their state, notes and what they wait for."""
+    from .commands.workflow import show_workflow as command
+
+    return on_stored_runs(partial(command, run), read_only=True)
+
+
+@workflow.command("resume")
+@takes("app", "db", "as_json", "raw")
+def resume_workflow(run: RunId) -> Execute:
+    """Answer what a run waits for, at a terminal, and continue it."""
+    from .commands.workflow import resume_workflow as command
+
+    return on_stored_runs(partial(command, run))
 
 
 @new.callback()

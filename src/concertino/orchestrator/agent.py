@@ -133,6 +133,14 @@ class AgentConfig(Generic[S]):
         """Decide whether to take a step. Default: while tools are called and the limit is not exceeded."""
         return CONTINUE if run.state.has_tool_calls and run.state.iteration < run.limits.tool_calls else Finish()
 
+    def answer_without_model(self, run: RunContext[S]) -> Maybe[Turn | None]:
+        """Return the turn of this step, which then asks no model; None to ask it. Default: None.
+
+        Its calls run as those of a model do: recorded first, authorized, within the limits, and they may wait for an
+        answer from outside. `interpret_response` and `process_tool_calls` are not asked about them.
+        """
+        return None
+
     def get_model_id(self, run: RunContext[S]) -> Maybe[str]:
         """Return the id (`provider:name`) of the model for the next step. Default: the chat's model."""
         return run.model_id

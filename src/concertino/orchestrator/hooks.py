@@ -142,6 +142,7 @@ class Hooks:
     review_input: Hook[str | Finish | Fail]
     prepare: Hook[Sequence[Message]]
     should_continue_loop: Hook[NextStep]
+    answer_without_model: Hook[Turn | None]
     get_model_id: Hook[str]
     should_send_tools: Hook[bool]
     build_request: Hook[ModelRequest]

@@ -137,8 +137,19 @@ async def record_outside(run: RunSession, operation: Operation) -> None:
     await run.journal.append(CallsChanged(), run.state.step, [operation], aside=True)
 
 
-async def record_answer(run: RunSession, turn: Turn, calls: tuple[ToolCall, ...], outcome: StepOutcome) -> None:
-    """Record the model's answer and its calls before any of them runs."""
+async def record_answer(
+    run: RunSession, turn: Turn, calls: tuple[ToolCall, ...], outcome: StepOutcome, *, own: bool = False
+) -> None:
+    """Record the answer of a turn and its calls before any of them runs. The agent's *own* turn has no request."""
+    run_system: str | None = None
+    run_tools: list[str] | None = None
+    if own:
+        specs = run.registry.specs()
+        if run.journal.changes(system=run.system, tools=specs):
+            run_system, *run_tools = run.journal.text_ids([run.system, *map(spec_text, specs)])
+        if run.outside:  # the turn contains what followed from these calls
+            run.journal.close(run.outside)
+            run.outside = {}
     finish = isinstance(outcome, Finish)
     entry = ModelAnswered(
         position=position(run),
@@ -147,6 +158,8 @@ async def record_answer(run: RunSession, turn: Turn, calls: tuple[ToolCall, ...]
         calls=calls if calls and calls != turn.message.tool_calls else None,
         finish=finish,
         finish_text=outcome.text if isinstance(outcome, Finish) else None,
+        run_system=run_system,
+        run_tools=run_tools,
     )
     await run.journal.append(entry, run.state.step)
     run.phase += 1

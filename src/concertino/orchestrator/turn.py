@@ -11,7 +11,9 @@ from ..messages import AssistantMessage, ToolCall, ToolChoice, ToolMessage
 from ..operations import ENDED
 from ..providers.base import Model
 from ..storage.base import Store
+from ..tools.registry import ToolRegistry
 from .hooks import Hooks
+from .journal.patterns import Redactor
 from .journal.replay import OpenTurn
 from .meter import at_limit
 from .model_call.attempt import Attempt
@@ -82,6 +84,10 @@ class TurnRunner:
 
     async def _new_turn(self) -> StepOutcome:
         run = self._run
+        if self._hooks.answer_without_model.own and run.opened is None:
+            own = await self._hooks.answer_without_model(run.context)
+            if own is not None:
+                return await self._own_turn(own)
         prepared = await self._requests.prepare()
         if not isinstance(prepared, Prepared):
             return prepared
@@ -94,9 +100,7 @@ class TurnRunner:
         await self._record(turn, calls, decision)
         if self._requests.job is not None:
             self._requests.start_summary(self._requests.job, attempt)
-        outcome: StepOutcome = decision
-        if calls:
-            outcome = await self._run_calls(calls, decision)
+        outcome = await self._run_calls(calls, decision) if calls else decision
         return outcome if isinstance(outcome, Suspend) else await self._account(calls, outcome)
 
     async def _continue(self, opened: OpenTurn) -> StepOutcome:
@@ -164,18 +168,12 @@ class TurnRunner:
         turn = Turn(message, attempt.calls)
         if self._hooks.interpret_response.own:
             turn = await self._hooks.interpret_response(run.context, message)
-            if (redactor := run.redactor) is not None:
-                turn = replace(
-                    turn, message=redactor.message(turn.message), calls=tuple(map(redactor.call, turn.calls))
-                )
+            if run.redactor is not None:
+                turn = _redacted(turn, run.redactor)
         calls = attempt.calls if turn.message is message else turn.message.tool_calls
         for call in calls if turn.calls is calls else (*calls, *turn.calls):
             if call.name not in run.registry.by_name:
-                turn = replace(
-                    turn,
-                    message=known_calls(turn.message, run.registry),
-                    calls=tuple([known_call(each, run.registry) for each in turn.calls]),
-                )
+                turn = _known(turn, run.registry)
                 calls = turn.message.tool_calls
                 break
         self._turn = turn
@@ -192,6 +190,25 @@ class TurnRunner:
             self._complete(turn, turn.audience, attempt.usage_id)
         return turn
 
+    async def _own_turn(self, turn: Turn) -> StepOutcome:
+        """Run a turn that the agent has written in place of a model's answer."""
+        run = self._run
+        run.state.step += 1
+        run.emit(StepStarted, run.state.step, "")
+        if run.redactor is not None:
+            turn = _redacted(turn, run.redactor)
+        self._turn = turn = _known(turn, run.registry)
+        self._native = frozenset([call.id for call in turn.message.tool_calls])
+        run.call_ids |= self._native
+        run.state.text = turn.message.text
+        if turn.message.parts:
+            run.add(turn.message)
+            self._complete(turn, turn.audience or run.audience, "")
+        calls, decision = await self._select(turn, own=True)
+        await self._record(turn, calls, decision, own=True)
+        outcome = await self._run_calls(calls, decision) if calls else decision
+        return outcome if isinstance(outcome, Suspend) else await self._account(calls, outcome)
+
     def _complete(self, turn: Turn, audience: Audience, attempt: str) -> None:
         """Send the message of *turn* to the readers that the agent chose; only a root run answers the user."""
         run = self._run
@@ -199,15 +216,18 @@ class TurnRunner:
             run.state.text = ""
         elif audience == "answer" and run.parent is not None:
             audience = "draft"
-        if audience != run.audience:
+        if audience != run.audience or not attempt:  # its readers have had no pieces
             run.emit(TextDelta, turn.message.text, audience, None, attempt)
         run.emit(TurnCompleted, turn.message, audience, attempt)
 
-    async def _select(self, turn: Turn) -> tuple[Sequence[ToolCall], NextStep]:
-        """Return the calls to run, and how the turn ends as far as the answer alone decides it."""
+    async def _select(self, turn: Turn, *, own: bool = False) -> tuple[Sequence[ToolCall], NextStep]:
+        """Return the calls to run, and how the turn ends as far as the answer alone decides it.
+
+        The agent is not asked about its *own* turn.
+        """
         run, state, hooks = self._run, self._run.state, self._hooks
         calls: Sequence[ToolCall] = turn.calls
-        if calls and hooks.process_tool_calls.own:
+        if calls and hooks.process_tool_calls.own and not own:
             decision = await hooks.process_tool_calls(run.context, calls)
             if isinstance(decision, Continue | Finish | Fail):
                 self._answer_unrun(turn, "not run: the agent decided otherwise")
@@ -231,7 +251,7 @@ class TurnRunner:
             if hooks.config.enable_global_context_update:
                 run.tree.content_index += 1
             return calls, CONTINUE
-        if turn.message.stop_reason == "pause":
+        if own or turn.message.stop_reason == "pause":
             state.has_tool_calls = True  # the provider's own tools are at work: it continues with the next request
             return calls, CONTINUE
         decide = hooks.on_no_tool_calls
@@ -273,13 +293,13 @@ class TurnRunner:
             return CONTINUE
         return decision
 
-    async def _record(self, turn: Turn, calls: Sequence[ToolCall], outcome: NextStep) -> None:
+    async def _record(self, turn: Turn, calls: Sequence[ToolCall], outcome: NextStep, *, own: bool = False) -> None:
         """Record the answer before any call runs, except early calls, which only read."""
         if calls:
             self._calls = self._calls or ToolCalls(self._run, self._hooks, self._spawn)
             self._plan(turn, self._calls, calls)
         if self._run.journal.on:
-            await record_answer(self._run, turn, tuple(calls), outcome)
+            await record_answer(self._run, turn, tuple(calls), outcome, own=own)
 
     def _plan(self, turn: Turn, calls: ToolCalls, selected: Sequence[ToolCall]) -> None:
         cut_off = cut_off_call(turn.message) if turn.message.stop_reason == "length" else None
@@ -420,6 +440,16 @@ class TurnRunner:
         answered = {m.call_id for m in run.added[self._added_before :] if isinstance(m, ToolMessage)}
         self._native = frozenset([call.id for call in turn.message.tool_calls])
         self._add_results(calls, [outcome for outcome in outcomes if outcome.call.id not in answered])
+
+
+def _redacted(turn: Turn, redactor: Redactor) -> Turn:
+    return replace(turn, message=redactor.message(turn.message), calls=tuple(map(redactor.call, turn.calls)))
+
+
+def _known(turn: Turn, registry: ToolRegistry) -> Turn:
+    """Return *turn* without names of tools that do not exist, which are text."""
+    calls = tuple([known_call(each, registry) for each in turn.calls])
+    return replace(turn, message=known_calls(turn.message, registry), calls=calls)
 
 
 async def _restore(run: RunSession, calls: ToolCalls, store: Store, *, sure: bool) -> None:

@@ -51,25 +51,13 @@ def decision_type(sections: Iterable[str], tools: Iterable[Tool]) -> dict[str, A
 
     It has a form that providers enforce if the schemas of all tools have one.
     """
-    tools = list(tools)
-    if any("$ref" in json.dumps(tool.parameters) for tool in tools):  # a reference is valid at the root only
-        names = [tool.name for tool in tools]
-        calls: dict[str, Any] = {
-            "items": _object({"tool": {"type": "string", "enum": names}, "params": {"type": "object"}})
-        }
-    elif tools:
-        kinds = [
-            _object({"tool": {"type": "string", "enum": [tool.name]}, "params": tool.parameters}) for tool in tools
-        ]
-        calls = {"items": {"anyOf": kinds}}
-    else:
-        calls = {"items": {"type": "string"}, "maxItems": 0}
-    updates = _object({name: _TEXT_OR_NONE for name in sections if name != CONFIDENCE})
+    calls = calls_schema(tools)
+    updates = closed_object({name: _TEXT_OR_NONE for name in sections if name != CONFIDENCE})
     updates["required"] = []
-    made = _object(
+    made = closed_object(
         {
             "thinking": {"type": "string"},
-            "tool_calls": {"type": "array", **calls},
+            "tool_calls": calls,
             "should_respond": {"type": "boolean"},
             "response": _TEXT_OR_NONE,
             "confidence": {"type": "string", "enum": list(_LEVELS)},
@@ -78,6 +66,22 @@ def decision_type(sections: Iterable[str], tools: Iterable[Tool]) -> dict[str, A
     )
     made["required"] = ["thinking", "tool_calls", "should_respond", "confidence"]
     return {"title": "decision", **made}
+
+
+def calls_schema(tools: Iterable[Tool], more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the JSON Schema of a list of calls of *tools*, each with the properties *more* as well."""
+    tools, more = list(tools), more or {}
+    if any("$ref" in json.dumps(tool.parameters) for tool in tools):  # a reference is valid at the root only
+        names = [tool.name for tool in tools]
+        tool: dict[str, Any] = {"type": "string", "enum": names}
+        return {"type": "array", "items": closed_object({"tool": tool, "params": {"type": "object"}, **more})}
+    if not tools:
+        return {"type": "array", "items": {"type": "string"}, "maxItems": 0}
+    kinds = [
+        closed_object({"tool": {"type": "string", "enum": [tool.name]}, "params": tool.parameters, **more})
+        for tool in tools
+    ]
+    return {"type": "array", "items": {"anyOf": kinds}}
 
 
 def read_decision(text: str) -> WorkerDecision:
@@ -162,7 +166,8 @@ def _text(value: Any) -> str:
     return text.encode(errors="replace").decode()  # a lone surrogate cannot be stored
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def closed_object(properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of an object with these *properties* and no others."""
     return {
         "type": "object",
         "properties": properties,

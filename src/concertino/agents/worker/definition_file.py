@@ -21,11 +21,7 @@ def load_worker(path: str | Path) -> WorkerDefinition:
     cannot be read or a field is invalid, and `MissingExtraError`.
     """
     path = Path(path)
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}") from None
-    values = _parsed(path, text)
+    values = read_values(path)
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
         raise ConfigurationError(f"{path}: use the fields of a worker, such as 'id: record-analyst'")
     try:
@@ -39,7 +35,12 @@ def load_workers(folder: str | Path) -> list[WorkerDefinition]:
     return [load_worker(path) for path in sorted(Path(folder).iterdir()) if path.suffix in _SUFFIXES]
 
 
-def _parsed(path: Path, text: str) -> Any:
+def read_values(path: Path) -> Any:
+    """Return the values in a TOML or YAML file. Raises `ConfigurationError` if it cannot be read."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from None
     if path.suffix == ".toml":
         try:
             return tomllib.loads(text)

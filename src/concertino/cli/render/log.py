@@ -9,6 +9,7 @@ from ... import events
 from ...usage import total
 from .format import counted, event_note, money, one_line, seconds, subject, tokens, waits_for
 from .worker_events import worker_note
+from .workflow_events import workflow_note
 
 _WIDTH = 160
 
@@ -52,7 +53,7 @@ class LogView:
             case events.AttemptFailed() | events.ContextEdited() | events.Steered() | events.Notice():
                 return event_note(event)
             case _:
-                return worker_note(event) if isinstance(event, events.CustomEvent) else ""
+                return (worker_note(event) or workflow_note(event)) if isinstance(event, events.CustomEvent) else ""
 
     def _tool(self, event: events.ToolStarted | events.ToolProgress | events.ToolDone | events.ToolFailed) -> str:
         key = (event.run_id, event.call_id)

@@ -12,6 +12,7 @@ from ...records import record
 from ...usage import Totals, UsageRecord, total
 from .format import event_note, one_line, subject, waits_for
 from .worker_events import worker_note
+from .workflow_events import workflow_note
 
 NodeState = Literal["running", "waiting"] | events.RunStatus
 CallEvent = events.ToolProgress | events.ToolStreamed | events.CallWaiting | events.ToolDone | events.ToolFailed
@@ -156,7 +157,7 @@ def _update_call(call: CallNode, event: CallEvent) -> None:
 def _update_agent(agent: AgentNode, event: events.RunEvent) -> None:
     match event:
         case events.StepStarted():
-            agent.activity = "waiting for the model"
+            agent.activity = "waiting for the model" if event.model else "calling tools"
             agent.text.clear()
         case events.TextDelta():
             agent.activity = "writing"
@@ -169,7 +170,7 @@ def _update_agent(agent: AgentNode, event: events.RunEvent) -> None:
         case events.ToolsSelected():
             agent.activity = ""  # its calls are shown
         case events.CustomEvent():
-            if note := worker_note(event):
+            if note := worker_note(event) or workflow_note(event):
                 agent.notes.append(note)
         case events.AttemptFailed() | events.CacheMiss() | events.ContextEdited() | events.Notice() | events.Steered():
             agent.notes.append(event_note(event))

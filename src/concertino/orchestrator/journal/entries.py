@@ -314,7 +314,7 @@ class SideAnswered:
 
 @record(kw_only=True)
 class ModelAnswered:
-    """The model's answer, recorded before any of its calls runs."""
+    """The answer of a turn, recorded before any of its calls runs. The agent's own turn has no request before it."""
 
     kind: ClassVar[EntryKind] = "model_answered"
     position: Position
@@ -326,9 +326,14 @@ class ModelAnswered:
     finish: bool = False
     """Whether the agent has ended the run with this answer."""
     finish_text: str | None = None
+    run_system: str | None = None
+    """For the agent's own turn: see `ModelRequested.run_system`."""
+    run_tools: Sequence[str] | None = None
 
     def write(self, body: Json, content: Json) -> None:
         body["answer"] = [self.has_message, self.call_count, self.finish]
+        if self.run_tools is not None:
+            body["run_system"], body["run_tools"] = self.run_system, self.run_tools
         if self.calls is not None:
             content["calls"] = [[call.id, call.name, call.arguments, call.signature] for call in self.calls]
         if self.finish_text is not None:
@@ -345,6 +350,8 @@ class ModelAnswered:
             calls=None if calls is None else tuple(ToolCall(*call) for call in calls),
             finish=finish,
             finish_text=content.get("finish_text"),
+            run_system=body.get("run_system"),
+            run_tools=body.get("run_tools"),
         )
 
 

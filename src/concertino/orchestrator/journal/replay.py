@@ -280,11 +280,14 @@ class Replay:
         if position.commands is not None:
             self.commands = position.commands
 
-    def _apply_request(self, entry: ModelRequested) -> None:
+    def _apply_texts(self, entry: ModelRequested | ModelAnswered) -> None:
         if entry.run_system is not None:
             self.system = self.texts[entry.run_system]
         if entry.run_tools is not None:
             self.tools = tuple(spec_of(self.texts[key]) for key in entry.run_tools)
+
+    def _apply_request(self, entry: ModelRequested) -> None:
+        self._apply_texts(entry)
         if entry.cache_key is not None:
             self.cache_key = entry.cache_key
         if isinstance(entry.schema, str):
@@ -325,6 +328,7 @@ class Replay:
         return self._decoded[text]
 
     def _apply_answer(self, entry: ModelAnswered, added_before: int) -> None:
+        self._apply_texts(entry)
         message = empty_answer()
         if entry.has_message:
             message = next(m for m in self.added[added_before:] if isinstance(m, AssistantMessage))

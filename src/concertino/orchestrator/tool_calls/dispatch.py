@@ -263,8 +263,10 @@ class ToolCalls:
 
     async def _end(self, call: Call, outcome: Outcome, context: CallContext) -> None:
         call.end(outcome)
-        if call.declared and self._run.journal.on and not self._finished():
-            await call.record()  # the outcome of an effect does not wait for other calls to be recorded
+        if call.declared and self._run.journal.on and (not self._finished() or self._hooks.answer_without_model.own):
+            # The outcome of an effect does not wait for other calls to be recorded, nor for the questions of an agent
+            # that decides about its next turn itself.
+            await call.record()
         self._emit_end(call, context)
 
     def _emit_end(self, call: Call, context: CallContext) -> None:
