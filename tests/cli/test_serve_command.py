@@ -94,3 +94,26 @@ def test_an_address_in_use_is_refused(cli: Cli) -> None:
         taken.listen()
         done = cli("serve", "--port", str(taken.getsockname()[1]), *APP)
     assert_refused(done, "cannot be bound")
+
+
+def test_clients_of_other_protocols_are_served(cli: Cli, corpus: Path) -> None:
+    def visit(client: httpx2.Client) -> Any:
+        asked = {"model": "main_thread", "messages": [{"role": "user", "content": "What are apples?"}]}
+        answer = client.post("/v1/chat/completions", json=asked).json()["choices"][0]["message"]["content"]
+        models = [model["id"] for model in client.get("/v1/models").json()["data"]]
+        message = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "What are apples?"}]}
+        stream = client.post("/api/chat", json={"id": "c1", "messages": [message], "trigger": "submit-message"})
+        run = {
+            "threadId": "t1",
+            "runId": "r1",
+            "messages": [{"id": "m1", "role": "user", "content": "What are apples?"}],
+        }
+        events = client.post("/agui", json=run | {"state": {}, "tools": [], "context": [], "forwardedProps": {}})
+        return answer, models, stream.text, events.text
+
+    found, done = served(cli, visit, "--corpus", str(corpus), "--db", "runs.db")
+    assert done.returncode == 0, done.stderr
+    answer, models, *streams = found
+    assert {"main_thread", "supervisor", "librarian"} <= {*models}
+    for text in (answer, *streams):
+        assert "Apples are red fruits." in text

@@ -84,7 +84,7 @@ def create_app(
                 CORSMiddleware,
                 allow_origins=origins,
                 allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-                allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
+                allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "x-ai-sdk-version"],
                 allow_credentials=True,
                 expose_headers=_EXPOSED,
             ),

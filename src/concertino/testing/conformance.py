@@ -110,7 +110,7 @@ class TypedConformance(AgentConfig[None]):
     output_type = City
 
 
-Scenario = Callable[[Sequence[Message], UserMessage], Any]
+ScenarioScript = Callable[[Sequence[Message], UserMessage], Any]
 
 
 class ConformanceModel(ScriptedModel):

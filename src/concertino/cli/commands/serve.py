@@ -10,6 +10,7 @@ from ...runtime import Runtime
 from ...scope import Scope
 from ...server import FileFolder, create_app, is_loopback, single_user
 from ...server import serve as serve_app
+from ...server.protocols import ag_ui, ai_sdk, openai
 from ..command_context import CommandContext, NewRunContext, user_name
 from .runs_resume import call_app
 from .watch import LEASE
@@ -29,12 +30,20 @@ async def serve(host: str, port: int, grace: float, context: CommandContext) -> 
             "'Authorization: Bearer ...'"
         )
     async with await _runtime(context) as runtime:
+        if not runtime.agents:
+            raise ConfigurationError("the runtime has no agents to serve: pass them to Runtime([...])")
+        first = runtime.agents[0].name if context.options.app else _AGENTS[0]
         app = create_app(
             runtime,
             single_user(Scope(user=user_name()), token),
             agents=None if context.options.app else _AGENTS,
             files=FileFolder(context.database.parent / "uploads"),
             hosts=_LOCAL if is_loopback(host) else (),
+            routes={
+                "/api/chat": ai_sdk.routes(runtime, agent=first),
+                "/agui": ag_ui.routes(runtime, agent=first),
+                "/v1": openai.routes(runtime),
+            },
         )
         await serve_app(app, host=host, port=port, grace=grace, started=lambda url: _announce(url, context))
     return 0

@@ -56,7 +56,7 @@ class Fault:
     problem: str
     """What happened, and which hook or value caused it."""
     events: tuple[str, ...]
-    """The events that led to it, in order."""
+    """The events that led to it, in order; none if it shows as soon as a run starts."""
 
     @property
     def remedy(self) -> str:
