@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable
@@ -631,3 +632,17 @@ async def test_media_are_part_of_the_history(tmp_path: Path) -> None:
         assert sent == [[(picture,), ()], [(picture,)]]
         await here.close()
         await there.close()
+
+
+async def test_turns_with_media_are_found() -> None:
+    picture = Media("image/png", data=base64.b64encode(b"\x89PNG\r\n\x1a\n a lamp").decode())
+    model = ScriptedModel("a seen lamp", Answer(text="a drawn cat", media=(picture,)))
+    async with process(MemoryStore(), model) as runtime:
+        conversation = await runtime.conversation(ANN, agent="desk")
+        seen = await conversation.send(Chat("what is it?", media=[picture]))
+        await seen.result()
+        made = await conversation.send("draw one")
+        await made.result()
+        await runtime.look()
+        for word, turn in (("lamp", seen), ("drawn", made)):
+            assert [found.run_id for found in await runtime.search(ANN, word)] == [turn.id]

@@ -83,12 +83,22 @@ def encode_message(message: Message, contents: dict[str, str] | None = None) -> 
     return encode_json(form)
 
 
+class WithoutContents(dict[str, str]):
+    """Empty contents of all media, for readers of texts."""
+
+    def __contains__(self, digest: object) -> bool:
+        return True
+
+    def __missing__(self, digest: str) -> str:
+        return ""
+
+
 def decode_message(text: str, contents: Mapping[str, str] | None = None) -> Message:
     """Return the message encoded as *text*, with the *contents* of its media by digest.
 
     Raises `StorageError` if it is corrupt or of a newer format, or if the content of a medium is missing.
     """
-    return _message_of(_load(text), contents or {}, split=_ESCAPE in text)
+    return _message_of(_load(text), {} if contents is None else contents, split=_ESCAPE in text)
 
 
 def decode_messages(texts: Sequence[str], contents: Mapping[str, str] | None = None) -> list[Message]:

@@ -20,7 +20,7 @@ from ...errors import (
 )
 from ...scope import AnyScope, Operator, Scope
 from ...text import index_terms
-from ..codec import decode_json, decode_message, encode_json
+from ..codec import WithoutContents, decode_json, decode_message, encode_json
 from ..conversation_types import DueTurn, QueuedTurn
 from ..types import RunStart, TurnStart
 from .approvals import send
@@ -202,7 +202,8 @@ def _to_due(row: sqlite3.Row) -> DueTurn:
 def _index(connection: sqlite3.Connection, number: int, conversation: int, run: int) -> None:
     """Index the words of a closed turn, and remember the tools that it has used. Raises if its messages are damaged."""
     sql = queries()
-    messages = [decode_message(row[1].decode()) for row in connection.execute(sql["words_of_turn"], (run,)).fetchall()]
+    rows = connection.execute(sql["words_of_turn"], (run,)).fetchall()
+    messages = [decode_message(row[1].decode(), WithoutContents()) for row in rows]
     texts = [message.text for message in messages if message.role in ("user", "assistant")]
     if words := index_terms("\n".join(texts)[:_LONGEST_INDEXED]):
         connection.execute(sql["add_turn_words"], (number, f" {' '.join(words)} ".encode()))
