@@ -162,7 +162,7 @@ async def start_tree(store: Store, run_id: str = "r1", **changes: Any) -> Tree:
 
 
 async def claim_tree(store: Store, run_id: str = "r1", owner: str = "you", seconds: float = 60.0) -> Tree:
-    """A root that *owner* takes up."""
+    """A root run that *owner* claims."""
     tree = Tree(store, await store.claim(OPERATOR, run_id, owner, seconds))
     for run in await store.runs(OPERATOR, root_id=run_id, limit=1000):
         tree.next[run.start.run_id] = run.entries

@@ -1,4 +1,4 @@
-"""Fencing and claims, in every store: nobody writes a run that somebody else has claim_tree over."""
+"""Fencing and claims, in every store: only the process that has claimed a run writes it."""
 
 from __future__ import annotations
 
