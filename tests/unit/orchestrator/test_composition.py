@@ -63,6 +63,7 @@ def decide(hook: str, parts: Sequence[Part], *args: Any, agent: Any = None) -> A
 
 def test_every_hook_has_one_rule() -> None:
     assert SINGLE == [
+        "answer_without_model",
         "get_model_id",
         "initialize_agent_state",
         "interpret_response",
