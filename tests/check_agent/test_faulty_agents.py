@@ -31,7 +31,7 @@ def test_each_class_has_five_faulty_agents() -> None:
 @pytest.mark.parametrize(("kind", "agent"), CASES)
 def test_a_faulty_agent_is_found(kind: FaultClass, agent: type[AgentConfig[Any]]) -> None:
     with pytest.raises(AgentFaultError) as found:
-        check_agent(agent(), cases=300, hook_seconds=0.5 if agent is faulty_runs.WaitsForever else 60.0)
+        check_agent(agent(), cases=200, hook_seconds=0.5 if agent is faulty_runs.WaitsForever else 60.0)
     faults = {fault.kind: fault for fault in found.value.faults}
     assert kind in faults, str(found.value)
     assert f"events: {faults[kind].events[0] if faults[kind].events else 'the run starts'}" in str(found.value)

@@ -13,6 +13,7 @@ import pytest
 from concertino import OPERATOR, SqliteStore
 from concertino.testing import Points
 
+from .conftest import shards
 from .kit import steal
 from .work_program import run
 
@@ -35,7 +36,7 @@ async def passed(folder: Path) -> list[str]:
     return points.passed
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", shards(4))
 async def test_killed_at_each_write(part: int, tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     whole.mkdir()

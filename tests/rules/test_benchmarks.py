@@ -12,7 +12,7 @@ from benchmarks.__main__ import SUITES
 ROOT = Path(__file__).resolve().parents[2]
 
 
-NAMES = [pytest.param(each.name, marks=pytest.mark.slow if each.name == "http" else ()) for each in SUITES]
+NAMES = [pytest.param(each.name, marks=() if each.name == "step" else pytest.mark.slow) for each in SUITES]
 
 
 @pytest.mark.timeout(600)
