@@ -87,6 +87,11 @@ async def test_the_completion_runs_after_all_other_calls_of_its_turn(mode: Any) 
     assert (order, played.steps) == (["a", "b"], ["one"])
 
 
+async def test_only_the_first_completion_of_a_turn_counts() -> None:
+    played = await play(flow(LOOK, answer="$risk"), [complete(risk="low"), complete(risk="high")])
+    assert (played.result.text, played.steps) == ("low", ["look"])
+
+
 async def test_a_completion_beside_a_failed_call_does_not_count() -> None:
     script = [call("look", name="nothing"), complete(risk="low")], complete(risk="high")
     played = await play(flow(LOOK, answer="$risk"), *script)

@@ -83,6 +83,8 @@ class Hostile:
 
     def context(self) -> Any:
         pick = self.random
+        if pick.random() < 0.1:
+            return {"risk": "high", "secret": "open", "items": []}
         if pick.random() < 0.5:
             return {pick.choice(("risk", "ok")): pick.choice(("high", True))}
         if pick.random() < 0.1:
