@@ -154,7 +154,10 @@ async def test_a_hostile_schema_is_refused_before_the_run_starts(schema: Any, pr
 
 
 @pytest.mark.parametrize("ask", [False, True])
-async def test_a_check_that_takes_too_long_blocks_nothing_and_is_an_invalid_answer(ask: bool) -> None:
+async def test_a_check_that_takes_too_long_blocks_nothing_and_is_an_invalid_answer(
+    ask: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("concertino.tools.schema._CPU_SECONDS", 0.2)
     kind = {"type": "object", "properties": {"x": {"type": "string", "pattern": "^(a+)+$"}}}
     hostile = json.dumps({"x": "a" * 60 + "!"})
 

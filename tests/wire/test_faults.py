@@ -79,7 +79,7 @@ async def broken_by(kind: str, limits: Timeouts, play: Callable[[Server], None])
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_silence_before_the_answer_times_out(kind: str) -> None:
-    limits = Timeouts(connect=1, delta=0.1)
+    limits = Timeouts(connect=0.4, delta=0.1)
     error = await broken_by(kind, limits, lambda server: server.play(b"", silent=3600.0))
     assert isinstance(error, ProviderTimeoutError)
     assert (error.limit, error.partial) == ("delta", None)

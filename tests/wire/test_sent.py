@@ -51,7 +51,7 @@ async def test_a_connection_lost_after_the_request_may_be_billed(kind: str) -> N
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_silence_after_the_request_may_be_billed(kind: str) -> None:
-    limits = Timeouts(connect=1, delta=0.1)
+    limits = Timeouts(connect=0.4, delta=0.1)
     error = await broken_by(kind, limits, lambda server: server.play(b"", silent=5.0))
     assert (error.sent, error.billable) == (None, True)
 

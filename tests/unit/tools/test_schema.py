@@ -129,7 +129,8 @@ def test_a_schema_that_contains_itself_is_refused() -> None:
         ToolRegistry([Looks(schema)])
 
 
-async def test_a_run_continues_after_hostile_arguments() -> None:
+async def test_a_run_continues_after_hostile_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("concertino.tools.schema._CPU_SECONDS", 0.2)
     tool = of(q={"pattern": "^(a+)+$"})
     with ScriptedModel(call("looks", q="a" * 60 + "!"), call("looks", q="a"), "ok") as model:
         result = await ToolOrchestrator(Chat("x", model=model), AgentConfig(), ToolRegistry([tool])).run()
