@@ -109,7 +109,6 @@ assert list((Path(folder) / "data").glob("flights*"))
 """
 
 TESTING = """
-import pytest
 from concertino.testing import store_suite
 
 assert len([name for name in vars(store_suite) if name.startswith("test_")]) > 150

@@ -151,8 +151,9 @@ class HookWatch:
         again = _at_once(function, run, earlier, args)
         if again is not _LATER and again != value:
             self._report("unstable", f"{name} decides differently about the same input: {value!r:.60}, {again!r:.60}")
-        if name == "authorize_tool_call" and isinstance(args[1], ToolCall):
-            spelled = respelled(args[2])
+        if name != "authorize_tool_call" or not isinstance(args[1], ToolCall):
+            return
+        for spelled in (respelled(args[2]), json.dumps(args[2], indent=1, default=str)):
             other = _at_once(function, run, earlier, (run, replace(args[1], arguments=spelled), dict(args[2])))
             if other is not _LATER and type(other) is not type(value):
                 problem = f"authorize_tool_call decides by the spelling of the arguments: {value!r:.60}, {other!r:.60}"

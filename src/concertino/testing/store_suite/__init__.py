@@ -17,7 +17,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
+from ...extras import extra
+
+with extra("testing", "the conformance suite of stores"):
+    import hypothesis  # noqa: F401 - two tests need it
+    import pytest
 
 from .kit import *
 from .store_approvals import *
