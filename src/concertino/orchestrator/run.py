@@ -432,6 +432,7 @@ class RunSession:
         The caller replaces negative counts, which would lower a bill.
         """
         cost, version = None, ""
+        # The default needs no guard against a product's function, and this saves each attempt a call.
         if source != "unknown" and self.resources.price is listed_price:
             cost, version = listed_price(provider, model, tokens, receipt)
         elif source != "unknown":
