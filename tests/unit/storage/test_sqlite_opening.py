@@ -20,7 +20,8 @@ from concertino import OPERATOR, AnyScope, Scope, TenantScope
 from concertino.errors import DatabaseVersionError, StorageError
 from concertino.storage.sqlite import SqliteStore
 from concertino.storage.sqlite.schema import APPLICATION_ID, SCHEMA_VERSION, schema
-from concertino.storage.sqlite.statements import add_functions, queries, scoped
+from concertino.storage.sql.statements import kind_of, limited
+from concertino.storage.sqlite.statements import add_functions, queries
 
 TABLES = [
     "identity",
@@ -119,7 +120,7 @@ async def test_every_query_fits_the_schema(tmp_path: Path) -> None:
             if name in ("words_copy", "words_rename"):
                 continue  # of a table that is created with them
             whole = (
-                scoped(name, scope)[0]
+                limited(queries()[name], kind_of(scope))
                 .replace("/*conditions*/", "true")
                 .replace("/*columns*/", "")
                 .replace("/*grouping*/", "")

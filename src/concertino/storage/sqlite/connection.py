@@ -9,23 +9,27 @@ import asyncio
 import atexit
 import sqlite3
 import threading
+import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 from ...errors import StorageError
+from ..process import is_dead
+from ..sql.session import Write
 from .errors import explain
+from .statements import queries
 from .watermark import Watermark
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Connect = Callable[[], sqlite3.Connection]
+Connect = Callable[[], "SqliteSession"]
 Outcome = tuple[Any, BaseException | None]
 """The result of a call, or its error."""
 
@@ -37,85 +41,55 @@ IN_MEMORY = Path(":memory:")
 """Path of a database without a file."""
 
 
-class Write(Generic[T]):
-    """Work to do in one transaction, alone or together with other writes."""
+class SqliteSession(sqlite3.Connection):
+    """A connection to SQLite as the store's rules use it. There is one writer at a time, so they need no locks."""
 
-    entry = 0
-    """Number of the journal entry that the work added, in the order of all entries; 0: none."""
-    erased = False
-    """Whether the work erased content, so that the write-ahead log must be truncated."""
+    queries: ClassVar = queries()
+    now = staticmethod(time.time)
+    is_dead = staticmethod(is_dead)
 
-    def work(self, connection: sqlite3.Connection) -> T:
-        """Do the work. It must only depend on *connection*, because it may be repeated after a rollback."""
-        raise NotImplementedError
+    @property
+    def read_only(self) -> bool:
+        """Whether it was opened by `connect_read_only`."""
+        return bool(self.execute("PRAGMA query_only").fetchone()[0])
 
+    def transaction(self) -> Self:
+        """Begin a transaction for a `with` block, which commits it, or rolls it back after an error.
 
-class WriteCall(Write[T]):
-    """A call of one function with the connection and *arguments*."""
-
-    def __init__(
-        self, function: Callable[Concatenate[sqlite3.Connection, P], T], *arguments: P.args, **options: P.kwargs
-    ) -> None:
-        self._function = function
-        self._arguments, self._options = arguments, options
-
-    def work(self, connection: sqlite3.Connection) -> T:
-        """Call the function."""
-        return self._function(connection, *self._arguments, **self._options)
-
-
-class StoreConnection(Protocol):
-    """Runs work on a store's connection."""
-
-    async def run(
-        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *arguments: P.args, **options: P.kwargs
-    ) -> T:
-        """Return the result of *work*, called with the connection and *arguments*.
-
-        Raises `StorageError` if SQLite failed or the store is closed.
+        The write lock is taken at once: no later statement can fail for it.
         """
-        ...
+        self.execute("BEGIN IMMEDIATE")
+        return self
 
-    async def write(self, write: Write[T]) -> T:
-        """Return the result of *write* after its commit. Raises `StorageError` as `run` does."""
-        ...
+    def reading(self) -> Self:
+        """Begin a transaction for a `with` block that reads everything inside at one moment."""
+        self.execute("BEGIN")
+        return self
 
-    def submit(self, write: Write[T]) -> asyncio.Future[T]:
-        """Queue *write* ahead of all later work, and return its result as a future. Raises `StorageError` if closed."""
-        ...
+    def lock(self, name: str, bound: Mapping[str, object]) -> None:
+        """Do nothing."""
 
-    async def close(self) -> None:
-        """Finish pending work, then close the connection. Closing twice is allowed."""
-        ...
+    def dead_processes(self) -> list[str]:
+        """Return the processes of this machine that have leases and have ended."""
+        return [row[0] for row in self.execute(self.queries["processes"]).fetchall() if is_dead(row[0])]
+
+    def rebuild_words(self) -> None:
+        """Build a new index of words, and let SQLite overwrite the old: its segments keep the words of deleted rows."""
+        for name in ("words_new", "words_copy", "words_drop", "words_rename"):
+            self.execute(self.queries[name])
+
+    def checkpoint(self) -> None:
+        """Truncate the write-ahead log, which still contains erased content. If a reader blocks it, the log stays."""
+        with suppress(sqlite3.Error):
+            patience = self.execute("PRAGMA busy_timeout").fetchone()[0]
+            self.execute(f"PRAGMA busy_timeout = {min(patience, PATIENCE)}")
+            try:
+                self.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                self.execute(f"PRAGMA busy_timeout = {patience}")
 
 
 # -- transactions ------------------------------------------------------------------------------------------------------
-
-
-def transaction(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Begin a transaction for a `with` block, which commits it, or rolls it back after an error.
-
-    The write lock is taken at once: no later statement can fail for it.
-    """
-    connection.execute("BEGIN IMMEDIATE")
-    return connection
-
-
-def reading(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Begin a transaction for a `with` block that reads everything inside at one moment."""
-    connection.execute("BEGIN")
-    return connection
-
-
-def checkpoint(connection: sqlite3.Connection) -> None:
-    """Truncate the write-ahead log, which still contains erased content. If a reader blocks it, the log stays."""
-    with suppress(sqlite3.Error):
-        patience = connection.execute("PRAGMA busy_timeout").fetchone()[0]
-        connection.execute(f"PRAGMA busy_timeout = {min(patience, PATIENCE)}")
-        try:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        finally:
-            connection.execute(f"PRAGMA busy_timeout = {patience}")
 
 
 class _FailedError(Exception):
@@ -126,7 +100,7 @@ class _RolledBackError(Exception):
     """The failure of one write, such as a full disk, has rolled back the whole transaction."""
 
 
-def _commit_together(connection: sqlite3.Connection, writes: Sequence[Write[Any]], path: Path) -> list[Outcome]:
+def _commit_together(connection: SqliteSession, writes: Sequence[Write[Any]], path: Path) -> list[Outcome]:
     """Do *writes* in one transaction, in which each may fail alone, and return their outcomes after the commit.
 
     Savepoints cost as much as a small write, so they come only after one has failed. If the transaction is lost as a
@@ -134,7 +108,7 @@ def _commit_together(connection: sqlite3.Connection, writes: Sequence[Write[Any]
     """
     for work in (_do, _do_in_savepoint):
         try:
-            transaction(connection)
+            connection.transaction()
         except sqlite3.Error as error:
             return [(None, _explained(error, path)) for _ in writes]
         try:
@@ -145,28 +119,28 @@ def _commit_together(connection: sqlite3.Connection, writes: Sequence[Write[Any]
         except (sqlite3.Error, _RolledBackError):
             break
         if any(write.erased for write, (_, error) in zip(writes, outcomes, strict=True) if error is None):
-            checkpoint(connection)
+            connection.checkpoint()
         return outcomes
     return [_outcome(path, _commit, connection, write) for write in writes]
 
 
-def _commit(connection: sqlite3.Connection, write: Write[T]) -> T:
+def _commit(connection: SqliteSession, write: Write[T]) -> T:
     """Do *write* in a transaction of its own."""
-    with transaction(connection):
+    with connection.transaction():
         result = write.work(connection)
     if write.erased:
-        checkpoint(connection)
+        connection.checkpoint()
     return result
 
 
-def _do(connection: sqlite3.Connection, write: Write[Any], path: Path) -> Outcome:
+def _do(connection: SqliteSession, write: Write[Any], path: Path) -> Outcome:
     outcome = _outcome(path, write.work, connection)
     if outcome[1] is not None:
         raise _FailedError
     return outcome
 
 
-def _do_in_savepoint(connection: sqlite3.Connection, write: Write[Any], path: Path) -> Outcome:
+def _do_in_savepoint(connection: SqliteSession, write: Write[Any], path: Path) -> Outcome:
     connection.execute("SAVEPOINT write")
     outcome = _outcome(path, write.work, connection)
     if outcome[1] is not None:
@@ -228,7 +202,7 @@ class ThreadConnection:
         self._lock = threading.Lock()
         self._closing = False
         self._closed: Future[None] = Future()
-        self._connection: sqlite3.Connection | None = None
+        self._connection: SqliteSession | None = None
 
     async def open(self) -> None:
         """Connect. Raises `StorageError`, and is closed then."""
@@ -240,9 +214,7 @@ class ThreadConnection:
             self._begin_closing()
             raise
 
-    async def run(
-        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *arguments: P.args, **options: P.kwargs
-    ) -> T:
+    async def run(self, work: Callable[Concatenate[SqliteSession, P], T], *arguments: P.args, **options: P.kwargs) -> T:
         """Return the result of *work*. Raises `StorageError` if SQLite failed or the store is closed."""
         return await self._submit(lambda: work(self._opened(), *arguments, **options))  # type: ignore[no-any-return]
 
@@ -333,7 +305,7 @@ class ThreadConnection:
         if self._watermark is not None:
             self._watermark.open(self._connection)
 
-    def _opened(self) -> sqlite3.Connection:
+    def _opened(self) -> SqliteSession:
         assert self._connection is not None, "open() has returned"
         if self._watermark is not None:
             self._watermark.check_files()
@@ -345,12 +317,10 @@ class InlineConnection:
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
-        self._connection: sqlite3.Connection | None = None
+        self._connection: SqliteSession | None = None
         self._lock = threading.Lock()
 
-    async def run(
-        self, work: Callable[Concatenate[sqlite3.Connection, P], T], *arguments: P.args, **options: P.kwargs
-    ) -> T:
+    async def run(self, work: Callable[Concatenate[SqliteSession, P], T], *arguments: P.args, **options: P.kwargs) -> T:
         """Return the result of *work*. Raises `StorageError` if SQLite failed."""
         return self._result(work, *arguments, **options)  # type: ignore[no-any-return]
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from ...errors import StorageError
 from ...ids import token
-from .connection import IN_MEMORY, reading, transaction
+from .connection import IN_MEMORY, SqliteSession
 from .errors import foreign, is_locked, newer, not_a_database, older
 from .statements import add_functions
 
@@ -28,16 +28,16 @@ MIN_SQLITE = (3, 35, 0)
 _SCHEMA = Path(__file__).parent / "schema.sql"
 
 
-def connect_in_memory() -> sqlite3.Connection:
+def connect_in_memory() -> SqliteSession:
     """Return a connection to a new database without a file. Any thread may use it, one at a time."""
-    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, factory=SqliteSession)
     connection.row_factory = sqlite3.Row
     add_functions(connection)
     _create(connection, IN_MEMORY)
     return connection
 
 
-def connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
+def connect(path: Path, busy_timeout: float) -> SqliteSession:
     """Return a connection to the database at *path*, which is created if it is missing.
 
     Raises `StorageError` if the path cannot be used, `DatabaseVersionError` for another program's database or another
@@ -47,11 +47,11 @@ def connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
     if sqlite3.sqlite_version_info < MIN_SQLITE:
         raise StorageError(f"SQLite {sqlite3.sqlite_version} is too old: install a Python with SQLite 3.35 or newer")
     _create_private(path)
-    connection = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None)
+    connection = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None, factory=SqliteSession)
     connection.row_factory = sqlite3.Row
     try:
         # One transaction: the checks must see one state while another process creates the schema.
-        with reading(connection):
+        with connection.reading():
             _check_owner(connection, path)
         add_functions(connection)
         connection.execute("PRAGMA secure_delete = ON")
@@ -70,7 +70,7 @@ def connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
     return connection
 
 
-def connect_read_only(path: Path, busy_timeout: float) -> sqlite3.Connection:
+def connect_read_only(path: Path, busy_timeout: float) -> SqliteSession:
     """Return a connection that reads the database at *path*, also on a read-only file system.
 
     Raises `StorageError` if it is missing or cannot be read whole, `DatabaseVersionError` as `connect` does, and
@@ -93,24 +93,19 @@ def connect_read_only(path: Path, busy_timeout: float) -> sqlite3.Connection:
         return _open_uri(path, "mode=ro&immutable=1", busy_timeout)
 
 
-def _open_uri(path: Path, options: str, busy_timeout: float) -> sqlite3.Connection:
+def _open_uri(path: Path, options: str, busy_timeout: float) -> SqliteSession:
     uri = f"file:{quote(str(path.absolute()))}?{options}"
-    connection = sqlite3.connect(uri, uri=True, timeout=busy_timeout, isolation_level=None)
+    connection = sqlite3.connect(uri, uri=True, timeout=busy_timeout, isolation_level=None, factory=SqliteSession)
     connection.row_factory = sqlite3.Row
     try:
         connection.execute("PRAGMA query_only = ON")
-        with reading(connection):
+        with connection.reading():
             _check_owner(connection, path, may_be_empty=False)
         add_functions(connection)
     except BaseException:
         connection.close()
         raise
     return connection
-
-
-def is_read_only(connection: sqlite3.Connection) -> bool:
-    """Return whether *connection* was opened by `connect_read_only`."""
-    return bool(_number(connection, "PRAGMA query_only"))
 
 
 def _check_path(path: Path) -> None:
@@ -134,7 +129,7 @@ def _create_private(path: Path) -> None:
         os.close(os.open(path.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def _check_owner(connection: sqlite3.Connection, path: Path, *, may_be_empty: bool = True) -> None:
+def _check_owner(connection: SqliteSession, path: Path, *, may_be_empty: bool = True) -> None:
     """Raise unless the database is concertino's, or empty where that is allowed."""
     application = _number(connection, "PRAGMA application_id")
     version = _number(connection, "PRAGMA user_version")
@@ -149,7 +144,7 @@ def _check_owner(connection: sqlite3.Connection, path: Path, *, may_be_empty: bo
         raise older(path, version, SCHEMA_VERSION)
 
 
-def _use_wal(connection: sqlite3.Connection, busy_timeout: float) -> None:
+def _use_wal(connection: SqliteSession, busy_timeout: float) -> None:
     """Switch to the write-ahead log, in which readers and the writer do not block each other."""
     if connection.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
         return
@@ -166,11 +161,11 @@ def _use_wal(connection: sqlite3.Connection, busy_timeout: float) -> None:
             return
 
 
-def _create(connection: sqlite3.Connection, path: Path) -> bool:
+def _create(connection: SqliteSession, path: Path) -> bool:
     """Create the schema in an empty database. Return whether it was empty."""
     if _number(connection, "PRAGMA user_version") == SCHEMA_VERSION:
         return False
-    with transaction(connection):
+    with connection.transaction():
         # Again, now with the write lock: another process may have been faster.
         _check_owner(connection, path)
         if _number(connection, "PRAGMA user_version") == SCHEMA_VERSION:
@@ -183,7 +178,7 @@ def _create(connection: sqlite3.Connection, path: Path) -> bool:
     return True
 
 
-def _number(connection: sqlite3.Connection, sql: str) -> int:
+def _number(connection: SqliteSession, sql: str) -> int:
     return int(connection.execute(sql).fetchone()[0])
 
 

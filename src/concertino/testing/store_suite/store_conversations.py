@@ -292,7 +292,7 @@ async def test_search(store: FullStore) -> None:
 
 
 async def test_a_search_reads_the_newest_turns_alone(store: FullStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("concertino.storage.sqlite.conversations._MOST_SEARCHED", 2)
+    monkeypatch.setattr("concertino.storage.sql.conversations._MOST_SEARCHED", 2)
     await opened(store)
     for number in range(3):
         await turn(store, f"r{number}", parent=f"r{number - 1}" if number else "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from ...errors import BudgetError, ConfigurationError, StorageError, UnknownRunError
@@ -10,17 +9,18 @@ from ...scope import AnyScope, Scope, TenantScope
 from ...usage import UsageRecord
 from ..types import Account, AccountKind, Budget, Claim, Reservation, Settlement
 from .rows import account_keys, bill_row
-from .statements import queries, scoped
+from .session import Session
+from .statements import scoped
 
 _WIDE = Context(prec=60)
 
 
-def reserve(connection: sqlite3.Connection, claim: Claim, wanted: Reservation) -> None:
+def reserve(connection: Session, claim: Claim, wanted: Reservation) -> None:
     """Reserve *wanted* on each account of the claimed tree that has a budget, or raise `BudgetError`.
 
     An earlier reservation of the same id is replaced. After its settlement nothing is reserved.
     """
-    sql = queries()
+    sql = connection.queries
     if wanted.tokens < 0 or (wanted.money is not None and wanted.money < 0):
         raise StorageError(f"reservation {wanted.id!r}: amounts must not be negative")
     money = 0 if wanted.money is None else _to_nano(wanted.money, up=True)
@@ -41,9 +41,9 @@ def reserve(connection: sqlite3.Connection, claim: Claim, wanted: Reservation) -
         connection.execute(sql["charge"], (wanted.tokens - before[1], money - before[2], 0, 0, key))
 
 
-def settle(connection: sqlite3.Connection, claim: Claim, done: Settlement) -> None:
+def settle(connection: Session, claim: Claim, done: Settlement) -> None:
     """Release the reservation with the id of *done*, and charge the final amount; once per account of the tree."""
-    sql = queries()
+    sql = connection.queries
     if done.tokens < 0 or (done.money is not None and done.money < 0):
         raise StorageError(f"settlement {done.id!r}: amounts must not be negative")
     money = 0 if done.money is None else _to_nano(done.money, up=True)
@@ -59,21 +59,21 @@ def settle(connection: sqlite3.Connection, claim: Claim, done: Settlement) -> No
         connection.execute(sql["charge"], (*released, *spent, key))
 
 
-def charge_reserved(connection: sqlite3.Connection, id: str) -> None:
+def charge_reserved(connection: Session, id: str) -> None:
     """Charge what is reserved under *id*: the worst case of an attempt that cannot be settled."""
-    sql = queries()
+    sql = connection.queries
     for key, settled, tokens, money in connection.execute(sql["charges"], (id,)).fetchall():
         if not settled:
             connection.execute(sql["settle"], (id, key, tokens, money))
             connection.execute(sql["charge"], (-tokens, -money, tokens, money, key))
 
 
-def settle_usage(connection: sqlite3.Connection, scope: AnyScope, record: UsageRecord) -> None:
+def settle_usage(connection: Session, scope: AnyScope, record: UsageRecord) -> None:
     """Replace an unknown or estimated usage record by *record*, and correct the accounts that paid for it."""
-    sql = queries()
+    sql = connection.queries
     if record.tokens.negative or (record.cost is not None and record.cost < 0):
         raise StorageError(f"usage record {record.id!r}: counts and cost must not be negative")
-    find, bound = scoped("run_number", scope)
+    find, bound = scoped(connection, "run_number", scope)
     run = connection.execute(find, {**bound, "run_id": record.run_id}).fetchone()
     if run is None:
         raise UnknownRunError(f"unknown run {record.run_id!r} of usage record {record.id!r}")
@@ -86,9 +86,7 @@ def settle_usage(connection: sqlite3.Connection, scope: AnyScope, record: UsageR
     _correct(connection, record)
 
 
-def set_budget(
-    connection: sqlite3.Connection, scope: Scope | TenantScope, budget: Budget | None, run_id: str | None
-) -> None:
+def set_budget(connection: Session, scope: Scope | TenantScope, budget: Budget | None, run_id: str | None) -> None:
     """Set or remove the limit of the account of a user, a tenant or a run; its spending stays."""
     kind: AccountKind = "tenant" if isinstance(scope, TenantScope) else "user" if run_id is None else "run"
     key = dict(account_keys(scope, run_id)).get(kind)
@@ -101,14 +99,14 @@ def set_budget(
         "tokens": tokens,
         "money": None if money is None else _to_nano(money, up=False),
     }
-    connection.execute(queries()["set_budget"], bound)
+    connection.execute(connection.queries["set_budget"], bound)
 
 
-def accounts(connection: sqlite3.Connection, scope: Scope | TenantScope, run_id: str | None) -> tuple[Account, ...]:
+def accounts(connection: Session, scope: Scope | TenantScope, run_id: str | None) -> tuple[Account, ...]:
     """Return the accounts with a budget that a tree of *scope* draws on."""
     found = []
     for kind, key in account_keys(scope, run_id):
-        row = connection.execute(queries()["account"], (key,)).fetchone()
+        row = connection.execute(connection.queries["account"], (key,)).fetchone()
         if row is None or not row["limited"]:
             continue
         money = None if row["limit_money"] is None else _from_nano(row["limit_money"])
@@ -125,8 +123,8 @@ def accounts(connection: sqlite3.Connection, scope: Scope | TenantScope, run_id:
     return tuple(found)
 
 
-def _correct(connection: sqlite3.Connection, record: UsageRecord) -> None:
-    sql, tokens = queries(), record.tokens.total
+def _correct(connection: Session, record: UsageRecord) -> None:
+    sql, tokens = connection.queries, record.tokens.total
     for key, settled, old_tokens, old_money in connection.execute(sql["charges"], (record.id,)).fetchall():
         # Without a price the charge in money stays as it is: it was the worst case.
         money = old_money if record.cost is None else _to_nano(record.cost, up=True)

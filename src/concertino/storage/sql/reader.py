@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeVar, get_args
@@ -14,10 +13,10 @@ from ...scope import AnyScope, Operator
 from ...usage import Tokens, UsageRecord
 from ..codec import decode_json, decode_messages
 from ..types import JOURNAL_VERSION, EntryKind, StoredEntry, StoredJournal, StoredMessage, StoredRun, UsageSum
-from .connection import reading
 from .media import contents_of
 from .rows import hash_key, to_message, to_operation, to_run, to_usage
-from .statements import most, queries, scoped
+from .session import Row, Session
+from .statements import most, scoped
 
 T = TypeVar("T")
 
@@ -38,61 +37,59 @@ _COLUMNS = {
     "model": "u.provider || ':' || u.model",
     "user": "r.user_id",
     "tenant": "r.tenant",
-    "day": "date(u.booked, 'unixepoch')",
+    "day": "/*day*/",
 }
 _KINDS = frozenset(get_args(EntryKind))
 _TOKENS = ("prompt", "completion", "cached", "cache_write", "reasoning", "cache_write_1h")
 """The token columns, in the order of `Tokens`."""
 
 
-def runs(connection: sqlite3.Connection, scope: AnyScope, limit: int, /, **asked: Any) -> tuple[StoredRun, ...]:
+def runs(connection: Session, scope: AnyScope, limit: int, /, **asked: Any) -> tuple[StoredRun, ...]:
     """Return the runs that match every filter in *asked* that is not None or False, newest first."""
     wanted = {name: value for name, value in asked.items() if value is not None and value is not False}
     conditions = " AND ".join(_CONDITIONS[name] for name in wanted) or "true"
     if "conversation_id" in wanted:
         wanted["conversation_key"] = hash_key(wanted["conversation_id"])
-    sql, bound = scoped("runs", scope)
+    sql, bound = scoped(connection, "runs", scope)
     bound |= {**wanted, "limit": most(limit)}
     return tuple(to_run(row) for row in connection.execute(sql.replace("/*conditions*/", conditions), bound).fetchall())
 
 
-def messages(connection: sqlite3.Connection, scope: AnyScope, run_id: str) -> tuple[StoredMessage, ...]:
+def messages(connection: Session, scope: AnyScope, run_id: str) -> tuple[StoredMessage, ...]:
     """Return the messages of a run in the form that the data policy leaves."""
-    with reading(connection):
-        sql, bound = scoped("messages", scope)
+    with connection.reading():
+        sql, bound = scoped(connection, "messages", scope)
         rows = connection.execute(sql, {**bound, "run_id": run_id}).fetchall()
-        sql, bound = scoped("run_number", scope)
+        sql, bound = scoped(connection, "run_number", scope)
         found = connection.execute(sql, {**bound, "run_id": run_id}).fetchone()
         contents = contents_of(connection, found[0]) if found else {}
     return tuple(to_message(row, contents) for row in rows)
 
 
-def usage(connection: sqlite3.Connection, scope: AnyScope, root_id: str) -> tuple[UsageRecord, ...]:
+def usage(connection: Session, scope: AnyScope, root_id: str) -> tuple[UsageRecord, ...]:
     """Return the usage records of a tree."""
-    sql, bound = scoped("usage", scope)
+    sql, bound = scoped(connection, "usage", scope)
     return tuple(to_usage(row) for row in connection.execute(sql, {**bound, "root_id": root_id}).fetchall())
 
 
-def unsettled_usage(connection: sqlite3.Connection, scope: AnyScope, limit: int, after: str) -> tuple[UsageRecord, ...]:
+def unsettled_usage(connection: Session, scope: AnyScope, limit: int, after: str) -> tuple[UsageRecord, ...]:
     """Return the unknown usage records after the record *after*, the oldest first."""
-    sql, bound = scoped("unsettled_usage", scope)
+    sql, bound = scoped(connection, "unsettled_usage", scope)
     rows = connection.execute(sql, {**bound, "limit": most(limit), "after": after}).fetchall()
     return tuple(map(to_usage, rows))
 
 
-def operations(
-    connection: sqlite3.Connection, scope: AnyScope, root_id: str | None, run_id: str | None
-) -> tuple[Operation, ...]:
+def operations(connection: Session, scope: AnyScope, root_id: str | None, run_id: str | None) -> tuple[Operation, ...]:
     """Return the operations that match, ordered by step, index and key."""
     wanted = {"root_id": root_id, "run_id": run_id}
     conditions = " AND ".join(_OF_OPERATIONS[name] for name, value in wanted.items() if value is not None) or "true"
-    sql, bound = scoped("operations", scope)
+    sql, bound = scoped(connection, "operations", scope)
     rows = connection.execute(sql.replace("/*conditions*/", conditions), {**bound, **wanted}).fetchall()
     return tuple(to_operation(row) for row in rows)
 
 
 def usage_sums(
-    connection: sqlite3.Connection, scope: AnyScope, by: Sequence[str], since: float | None, until: float | None
+    connection: Session, scope: AnyScope, by: Sequence[str], since: float | None, until: float | None
 ) -> tuple[UsageSum, ...]:
     """Return sums over the ledger. Costs are added exactly."""
     unknown = [word for word in by if word not in _COLUMNS]
@@ -103,8 +100,8 @@ def usage_sums(
     columns = "".join(f"{_COLUMNS[word]}, " for word in by)
     numbers = ", ".join(str(number + 1) for number in range(len(by)))
     grouping = f"GROUP BY {numbers} ORDER BY {numbers}" if by else "HAVING count(*) > 0"
-    sql, bound = scoped("usage_sums", scope)
-    sql = sql.replace("/*columns*/", columns).replace("/*grouping*/", grouping)
+    sql, bound = scoped(connection, "usage_sums", scope)
+    sql = sql.replace("/*columns*/", columns.replace("/*day*/", connection.queries["day"])).replace("/*grouping*/", grouping)
     rows = connection.execute(sql, {**bound, "since": since, "until": until}).fetchall()
     return tuple(_to_sum(tuple(row), len(by)) for row in rows)
 
@@ -123,12 +120,12 @@ def _to_sum(row: tuple[Any, ...], width: int) -> UsageSum:
     )
 
 
-def load(connection: sqlite3.Connection, scope: AnyScope, run_id: str) -> StoredJournal | None:
+def load(connection: Session, scope: AnyScope, run_id: str) -> StoredJournal | None:
     """Return a run's whole journal. Raises `StorageError` with run and entry if an entry cannot be read."""
-    sql = queries()
+    sql = connection.queries
     # One transaction: entries, messages and usage must be consistent.
-    with reading(connection):
-        number, bound = scoped("run_number", scope)
+    with connection.reading():
+        number, bound = scoped(connection, "run_number", scope)
         found = connection.execute(number, {**bound, "run_id": run_id}).fetchone()
         if found is None:
             return None
@@ -153,12 +150,12 @@ def load(connection: sqlite3.Connection, scope: AnyScope, run_id: str) -> Stored
     )
 
 
-def branch_messages(connection: sqlite3.Connection, run_id: str, after: str = "") -> tuple[list[Message], bool, bool]:
+def branch_messages(connection: Session, run_id: str, after: str = "") -> tuple[list[Message], bool, bool]:
     """Return the messages of the branch that ends with the turn *run_id*, without those up to the turn *after*.
 
     Also whether all of them stay for good, and whether *after* is in the branch.
     """
-    sql, bound = queries(), {"run_id": run_id, "after": after}
+    sql, bound = connection.queries, {"run_id": run_id, "after": after}
     rows = connection.execute(sql["history"], bound).fetchall()
     met = bool(after) and connection.execute(sql["is_after"], bound).fetchone() is not None
     contents = {row[0]: row[1] for row in connection.execute(sql["contents_of_branch"], bound).fetchall()}
@@ -166,7 +163,7 @@ def branch_messages(connection: sqlite3.Connection, run_id: str, after: str = ""
 
 
 def _entry(
-    run_id: str, row: sqlite3.Row, sent: dict[int, list[StoredMessage]], used: dict[int, list[UsageRecord]]
+    run_id: str, row: Row, sent: dict[int, list[StoredMessage]], used: dict[int, list[UsageRecord]]
 ) -> StoredEntry:
     seq = row["seq"]
     if row["version"] > JOURNAL_VERSION or row["kind"] not in _KINDS:
@@ -193,7 +190,7 @@ def _entry(
     )
 
 
-def _by_entry(run_id: str, rows: Iterable[sqlite3.Row], build: Callable[[sqlite3.Row], T]) -> dict[int, list[T]]:
+def _by_entry(run_id: str, rows: Iterable[Row], build: Callable[[Row], T]) -> dict[int, list[T]]:
     found: dict[int, list[T]] = {}
     for row in rows:
         try:
@@ -203,11 +200,11 @@ def _by_entry(run_id: str, rows: Iterable[sqlite3.Row], build: Callable[[sqlite3
     return found
 
 
-def _message(row: sqlite3.Row, contents: Mapping[str, str]) -> StoredMessage:
+def _message(row: Row, contents: Mapping[str, str]) -> StoredMessage:
     return to_message((row["body"], row["tokens"], row["progress"]), contents)
 
 
-def _usage(row: sqlite3.Row) -> UsageRecord:
+def _usage(row: Row) -> UsageRecord:
     return to_usage(row)
 
 
@@ -221,7 +218,7 @@ def _texts(body: dict[str, Any]) -> list[str]:
     return [value for value in values if isinstance(value, str)]
 
 
-def text_of(connection: sqlite3.Connection, name: str, owner: bytes) -> str | None:
+def text_of(connection: Session, name: str, owner: bytes) -> str | None:
     """Return the body of a shared text of a scope; None if it was erased."""
-    row = connection.execute(queries()["text"], (name, owner)).fetchone()
+    row = connection.execute(connection.queries["text"], (name, owner)).fetchone()
     return None if row is None else str(row[0])

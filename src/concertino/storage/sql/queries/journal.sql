@@ -17,7 +17,7 @@ INSERT INTO heads (
     run, root, state, entries, commands, stop, epoch, owner, process, lease, tries, not_before, reason, ready_at,
     erase_after
 )
-VALUES (?, ?, 'running', 1, 0, 0, ?, ?, ?, ?, 0, 0, '', ?, ?);
+VALUES (?, ?, 'running', 1, 0, false, ?, ?, ?, ?, 0, 0, '', ?, ?);
 
 -- name: advance
 UPDATE heads SET
@@ -37,7 +37,7 @@ RETURNING
     root,
     commands,
     stop OR (SELECT top.stop FROM heads AS top WHERE top.run = heads.root),
-    root <> run AND (SELECT top.tries FROM heads AS top WHERE top.run = heads.root);
+    CASE WHEN root <> run THEN (SELECT top.tries FROM heads AS top WHERE top.run = heads.root) ELSE 0 END;
 
 -- name: reset_tries
 UPDATE heads SET tries = 0 WHERE run = ?;
@@ -53,7 +53,7 @@ WHERE r.run_id = :run_id AND /*reached r*/;
 
 -- name: add_entry
 INSERT INTO journal (seq, epoch, kind, step, version, body, content, run, at, erased)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, false);
 
 -- name: add_message
 INSERT INTO messages (entry, role, tokens, keep_seconds, keep_progress, progress, body, kept, later, run)

@@ -1,7 +1,7 @@
 -- The logs of events.
 
 -- name: begin_log
-INSERT INTO event_logs (root, last, closed) SELECT number, 0, 0 FROM runs WHERE run_id = ? ON CONFLICT (root) DO NOTHING;
+INSERT INTO event_logs (root, last, closed) SELECT number, 0, false FROM runs WHERE run_id = ? ON CONFLICT (root) DO NOTHING;
 
 -- name: advance_log
 UPDATE event_logs SET
@@ -14,7 +14,7 @@ WHERE root = (SELECT r.number FROM runs AS r WHERE r.run_id = :root_id AND /*rea
 RETURNING root;
 
 -- name: log
-SELECT r.number AS root, coalesce(l.last, 0) AS last, coalesce(l.closed, 0) AS closed, h.epoch,
+SELECT r.number AS root, coalesce(l.last, 0) AS last, coalesce(l.closed, false) AS closed, h.epoch,
     h.ending IS NOT NULL AS ended
 FROM runs AS r JOIN heads AS h ON h.run = r.number LEFT JOIN event_logs AS l ON l.root = r.number
 WHERE r.run_id = :run_id AND r.root = r.number AND /*reached r*/;
@@ -65,9 +65,9 @@ ORDER BY e.last, e.number;
 
 -- name: close_log
 INSERT INTO event_logs (root, last, closed)
-SELECT r.number, 1, 1 FROM runs AS r JOIN heads AS h ON h.run = r.number
+SELECT r.number, 1, true FROM runs AS r JOIN heads AS h ON h.run = r.number
 WHERE r.run_id = :run_id AND r.root = r.number AND h.ending IS NOT NULL
-ON CONFLICT (root) DO UPDATE SET last = last + 1, closed = 1 WHERE NOT closed
+ON CONFLICT (root) DO UPDATE SET last = event_logs.last + 1, closed = true WHERE NOT event_logs.closed
 RETURNING root, last;
 
 -- name: event_position
@@ -75,7 +75,7 @@ SELECT l.last, l.closed, h.ending IS NOT NULL AS ended
 FROM runs AS r JOIN heads AS h ON h.run = r.number LEFT JOIN event_logs AS l ON l.root = r.number
 WHERE r.run_id = :run_id AND /*reached r*/
 UNION ALL
-SELECT -1, 0, 0
+SELECT -1, false, false
 FROM turns AS t JOIN conversations AS c ON c.number = t.conversation
 WHERE t.run_id = :run_id AND t.state = 'queued' AND /*reached c*/;
 
@@ -83,4 +83,4 @@ WHERE t.run_id = :run_id AND t.state = 'queued' AND /*reached c*/;
 UPDATE events SET body = '', source = NULL WHERE run = :run AND body <> '';
 
 -- name: forget_log
-UPDATE event_logs SET closed = 1 WHERE root = :run;
+UPDATE event_logs SET closed = true WHERE root = :run;

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sqlite3
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -24,11 +23,10 @@ from ..codec import WithoutContents, decode_json, decode_message, encode_json
 from ..conversation_types import DueTurn, QueuedTurn
 from ..types import RunStart, TurnStart
 from .approvals import send
-from .connection import transaction
 from .rows import hash_key
-from .schedule import check_operator
-from .schema import is_read_only
-from .statements import clock, most, queries, scoped
+from .schedule import check_operator, named_agents
+from .session import Row, Session
+from .statements import most, scoped
 
 log = logging.getLogger("concertino")
 
@@ -36,9 +34,9 @@ _LONGEST_INDEXED = 100_000
 """Characters of a turn that a search finds."""
 
 
-def conversation_number(connection: sqlite3.Connection, scope: AnyScope, conversation_id: str) -> int:
+def conversation_number(connection: Session, scope: AnyScope, conversation_id: str) -> int:
     """Return the number of a conversation of *scope*. Raises `UnknownConversationError`."""
-    sql, bound = scoped("conversation_number", scope)
+    sql, bound = scoped(connection, "conversation_number", scope)
     bound |= {"conversation_key": hash_key(conversation_id), "id": conversation_id}
     found = connection.execute(sql, bound).fetchone()
     if found is None:
@@ -46,21 +44,21 @@ def conversation_number(connection: sqlite3.Connection, scope: AnyScope, convers
     return int(found[0])
 
 
-def turn_number(connection: sqlite3.Connection, conversation: int, run_id: str) -> int:
+def turn_number(connection: Session, conversation: int, run_id: str) -> int:
     """Return the number of a turn. Raises `UnknownTurnError`."""
-    found = connection.execute(queries()["turn_number"], (conversation, run_id)).fetchone()
+    found = connection.execute(connection.queries["turn_number"], (conversation, run_id)).fetchone()
     if found is None or found["state"] == "steered":
         raise UnknownTurnError(f"the conversation has no turn {run_id!r}: `turns()` lists those of the active branch")
     return int(found["number"])
 
 
-def open_turn(connection: sqlite3.Connection, run: int, start: RunStart, turn: TurnStart, now: float) -> None:
+def open_turn(connection: Session, run: int, start: RunStart, turn: TurnStart, now: float) -> None:
     """Record that *run* is the next turn of its conversation; inside the transaction that starts the run.
 
     Raises `TurnExistsError`, `ConversationBusyError`, `LeafMovedError`, `UnknownConversationError`, and
     `RunExistsError` if a queued turn was started or withdrawn meanwhile.
     """
-    sql = queries()
+    sql = connection.queries
     conversation = conversation_number(connection, start.scope, start.conversation_id)
     head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()
     if not turn.queued:
@@ -81,16 +79,16 @@ def open_turn(connection: sqlite3.Connection, run: int, start: RunStart, turn: T
         number = found[0][0]
         connection.execute(sql["blank_texts_of_turn"], (number, "input"))
     else:
-        bound |= {"state": "open", "anchored": 0, "first": 0, "submit_key": _key(turn.key), "mode": turn.mode}
+        bound |= {"state": "open", "anchored": False, "first": False, "submit_key": _key(turn.key), "mode": turn.mode}
         number = connection.execute(sql["add_turn"], bound).lastrowid
     modes = _joined(head["modes"], [turn.mode])
     bound = {"turn": number, "modes": modes, "now": now, "conversation": conversation}
     connection.execute(sql["set_head_of_conversation"], bound)
 
 
-def queue_turn(connection: sqlite3.Connection, scope: Scope, conversation_id: str, turn: QueuedTurn) -> bool:
+def queue_turn(connection: Session, scope: Scope, conversation_id: str, turn: QueuedTurn) -> bool:
     """Queue *turn*. Return False, and do nothing, if the conversation is idle. Raises `TurnExistsError`."""
-    sql = queries()
+    sql = connection.queries
     conversation = conversation_number(connection, scope, conversation_id)
     _check_key(connection, conversation, turn.key)
     head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()
@@ -104,20 +102,20 @@ def queue_turn(connection: sqlite3.Connection, scope: Scope, conversation_id: st
         "run": None,
         "state": "queued",
         "parent": parent,
-        "anchored": int(turn.parent is not None),
-        "first": int(turn.first),
+        "anchored": turn.parent is not None,
+        "first": turn.first,
         "submit_key": _key(turn.key),
         "mode": turn.mode,
-        "now": clock(),
+        "now": connection.now(),
     }
     number = connection.execute(sql["add_turn"], bound).lastrowid
     connection.execute(sql["add_conversation_text"], (conversation, number, "input", encode_json(turn.input), None))
     return True
 
 
-def steer_turn(connection: sqlite3.Connection, scope: Scope, conversation_id: str, key: str, text: str) -> str | None:
+def steer_turn(connection: Session, scope: Scope, conversation_id: str, key: str, text: str) -> str | None:
     """Send *text* to the turn in progress and return its run id; None if no turn is. Raises `TurnExistsError`."""
-    sql = queries()
+    sql = connection.queries
     conversation = conversation_number(connection, scope, conversation_id)
     _check_key(connection, conversation, key)
     head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()
@@ -133,55 +131,50 @@ def steer_turn(connection: sqlite3.Connection, scope: Scope, conversation_id: st
             "run": None,
             "state": "steered",
             "parent": head["current"],
-            "anchored": 0,
-            "first": 0,
+            "anchored": False,
+            "first": False,
             "submit_key": _key(key),
             "mode": "",
-            "now": clock(),
+            "now": connection.now(),
         }
         connection.execute(sql["add_turn"], bound)
     return run_id
 
 
-def withdraw_turn(connection: sqlite3.Connection, scope: Scope, conversation_id: str, run_id: str) -> bool:
+def withdraw_turn(connection: Session, scope: Scope, conversation_id: str, run_id: str) -> bool:
     """Remove a queued turn. Return whether it was still queued. Raises `UnknownTurnError`."""
     conversation = conversation_number(connection, scope, conversation_id)
     number = turn_number(connection, conversation, run_id)
-    removed = connection.execute(queries()["withdraw_turn"], (number,)).rowcount > 0
+    removed = connection.execute(connection.queries["withdraw_turn"], (number,)).rowcount > 0
     if removed:
-        connection.execute(queries()["blank_texts_of_turn"], (number, "input"))
+        connection.execute(connection.queries["blank_texts_of_turn"], (number, "input"))
     return removed
 
 
-def postpone_turn(
-    connection: sqlite3.Connection, scope: Scope, conversation_id: str, run_id: str, seconds: float
-) -> None:
+def postpone_turn(connection: Session, scope: Scope, conversation_id: str, run_id: str, seconds: float) -> None:
     """Keep a queued turn from being due for *seconds*. Raises `UnknownTurnError`."""
     number = turn_number(connection, conversation_number(connection, scope, conversation_id), run_id)
-    connection.execute(queries()["postpone_turn"], {"turn": number, "until": clock() + seconds})
+    connection.execute(connection.queries["postpone_turn"], {"turn": number, "until": connection.now() + seconds})
 
 
-def due_turns(
-    connection: sqlite3.Connection, scope: Operator, limit: int, agents: Collection[str] | None
-) -> tuple[DueTurn, ...]:
+def due_turns(connection: Session, scope: Operator, limit: int, agents: Collection[str] | None) -> tuple[DueTurn, ...]:
     """Close the turns whose runs have ended, and return the queued turns whose conversations are idle."""
     check_operator(scope)
-    sql = queries()
-    if not is_read_only(connection) and connection.execute(sql["turns_to_close"]).fetchone() is not None:
-        with transaction(connection):
+    sql = connection.queries
+    if not connection.read_only and connection.execute(sql["turns_to_close"]).fetchone() is not None:
+        with connection.transaction():
             for number, conversation, run in connection.execute(sql["turns_to_close"]).fetchall():
                 connection.execute(sql["close_turn"], (number,))
                 try:
                     _index(connection, number, conversation, run)
                 except (StorageError, ValueError) as error:
                     log.warning("a closed turn is not indexed: %s", type(error).__name__)
-    named = None if agents is None else encode_json(list(agents))
-    bound = {"now": clock(), "agents": named, "limit": most(limit)}
+    bound = {"now": connection.now(), "agents": named_agents(agents), "limit": most(limit)}
     rows = connection.execute(sql["due_turns"], bound).fetchall()
     return tuple(map(_to_due, rows))
 
 
-def queued_input(row: sqlite3.Row) -> dict[str, Any]:
+def queued_input(row: Row) -> dict[str, Any]:
     """Return the chat of a queued turn as JSON; {} if it is damaged, so that no other turn fails with it."""
     try:
         return decode_json(row["input"], dict)
@@ -189,7 +182,7 @@ def queued_input(row: sqlite3.Row) -> dict[str, Any]:
         return {}
 
 
-def _to_due(row: sqlite3.Row) -> DueTurn:
+def _to_due(row: Row) -> DueTurn:
     turn = QueuedTurn(
         run_id=row["run_id"],
         input=queued_input(row),
@@ -199,9 +192,9 @@ def _to_due(row: sqlite3.Row) -> DueTurn:
     return DueTurn(conversation_id=row["id"], tenant=row["tenant"], user=row["user_id"], agent=row["agent"], turn=turn)
 
 
-def _index(connection: sqlite3.Connection, number: int, conversation: int, run: int) -> None:
+def _index(connection: Session, number: int, conversation: int, run: int) -> None:
     """Index the words of a closed turn, and remember the tools that it has used. Raises if its messages are damaged."""
-    sql = queries()
+    sql = connection.queries
     rows = connection.execute(sql["words_of_turn"], (run,)).fetchall()
     messages = [decode_message(row[1].decode(), WithoutContents()) for row in rows]
     texts = [message.text for message in messages if message.role in ("user", "assistant")]
@@ -217,8 +210,8 @@ def _joined(known: str, names: Iterable[str]) -> str:
     return json.dumps(list(dict.fromkeys([*json.loads(known), *filter(None, names)])))
 
 
-def _check_key(connection: sqlite3.Connection, conversation: int, key: str) -> None:
-    if key and (found := connection.execute(queries()["turn_of_key"], (conversation, _key(key))).fetchone()):
+def _check_key(connection: Session, conversation: int, key: str) -> None:
+    if key and (found := connection.execute(connection.queries["turn_of_key"], (conversation, _key(key))).fetchone()):
         run_id = found["run_id"].partition("+")[0]
         raise TurnExistsError(f"a message with the key {key!r} was sent before: it is turn {run_id}", run_id)
 

@@ -91,7 +91,7 @@ SELECT number FROM path ORDER BY depth LIMIT :limit;
 -- name: newest_leaf
 -- The newest turn below a turn: at each fork, the branch that was begun last.
 WITH RECURSIVE path (number, depth) AS (
-    SELECT :turn, 0
+    SELECT CAST(:turn AS BIGINT), 0
     UNION ALL
     SELECT (SELECT max(t.number) FROM turns AS t
         WHERE t.conversation = :conversation AND t.parent = path.number AND t.state IN ('open', 'closed')), depth + 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,9 +9,9 @@ from ...errors import StaleClaimError, StorageError, UnknownRunError
 from ...scope import AnyScope
 from ..codec import decode_json, encode_json
 from ..types import Claim, EventBatch, EventPage, StoredEvents
-from .connection import Write, reading
 from .media import add_contents, contents_of_events
-from .statements import queries, scoped
+from .session import Row, Session, Write
+from .statements import scoped
 
 _RESULTS = ("tool_streamed", "tool_done", "tool_failed")
 """Events with a result, or a piece of it, by type."""
@@ -23,16 +22,17 @@ class AddingEvents(Write[None]):
 
     def __init__(self, batch: EventBatch) -> None:
         self._batch = batch
+        self.tree = batch.claim.root_id
         self._bodies = [encode_json(row.items) for row in batch.rows]
         self._replaced = [(encode_json(items) if items else "", number) for number, items in batch.replaced]
 
-    def work(self, connection: sqlite3.Connection) -> None:
+    def work(self, connection: Session) -> None:
         """Advance the log, if the claim allows it, and write the rows."""
-        sql, batch, execute = queries(), self._batch, connection.execute
+        sql, batch, execute = connection.queries, self._batch, connection.execute
         claim = batch.claim
         if batch.first == 1:
             execute(sql["begin_log"], (claim.root_id,))
-        advance, reach = scoped("advance_log", claim.scope)
+        advance, reach = scoped(connection, "advance_log", claim.scope)
         fence = {"root_id": claim.root_id, "epoch": claim.epoch, "first": batch.first}
         found = execute(advance, {**reach, **fence, "last": batch.last, "ends": batch.ends}).fetchone()
         if found is None:
@@ -57,30 +57,30 @@ class AddingEvents(Write[None]):
                 execute(sql["replace_events"], (encode_json(left) if left else "", number, root))
 
 
-def end_events(connection: sqlite3.Connection, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
+def end_events(connection: Session, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
     """Close the log of a root that has ended, with one row, unless it is closed."""
     _log(connection, scope, root_id)
-    for root, last in connection.execute(queries()["close_log"], {"run_id": root_id}).fetchall():
+    for root, last in connection.execute(connection.queries["close_log"], {"run_id": root_id}).fetchall():
         bound = {"root": root, "run_id": root_id, "entry": 0, "source": None, "first": last, "last": last}
-        connection.execute(queries()["add_event_row"], {**bound, "body": encode_json(items)})
+        connection.execute(connection.queries["add_event_row"], {**bound, "body": encode_json(items)})
 
 
-def open_events(connection: sqlite3.Connection, claim: Claim) -> tuple[int, tuple[StoredEvents, ...]]:
+def open_events(connection: Session, claim: Claim) -> tuple[int, tuple[StoredEvents, ...]]:
     """Return the last number of the log of a claimed tree, and the rows whose work a crash undid."""
-    with reading(connection):
+    with connection.reading():
         row = _log(connection, claim.scope, claim.root_id)
-        return row["last"], _rows(connection.execute(queries()["undone_events"], (row["root"],)).fetchall())
+        return row["last"], _rows(connection.execute(connection.queries["undone_events"], (row["root"],)).fetchall())
 
 
-def events(connection: sqlite3.Connection, scope: AnyScope, root_id: str, after: int, limit: int) -> EventPage:
+def events(connection: Session, scope: AnyScope, root_id: str, after: int, limit: int) -> EventPage:
     """Return about *limit* rows after number *after*, up to the first batch with media; no batch is divided."""
-    with reading(connection):
+    with connection.reading():
         log = _log(connection, scope, root_id)
         rows: Sequence[Any] = ()
         contents: dict[str, str] = {}
         if log["last"] > after:
             bound = {"root": log["root"], "after": after, "limit": max(limit, 1) - 1}
-            rows = connection.execute(queries()["events"], bound).fetchall()
+            rows = connection.execute(connection.queries["events"], bound).fetchall()
             end = next((row["last"] for row in rows if "data_digest" in row["body"]), None)
             if end is not None:  # contents are large: those of one batch are enough for a page
                 rows = [row for row in rows if row["last"] <= end]
@@ -89,16 +89,14 @@ def events(connection: sqlite3.Connection, scope: AnyScope, root_id: str, after:
     return EventPage(rows=_rows(rows), last=log["last"], closed=closed, ended=ended, contents=contents)
 
 
-def event_positions(
-    connection: sqlite3.Connection, scope: AnyScope, root_ids: Sequence[str]
-) -> list[tuple[str, int, bool, bool]]:
+def event_positions(connection: Session, scope: AnyScope, root_ids: Sequence[str]) -> list[tuple[str, int, bool, bool]]:
     """Return, for each root in reach, the last number of its log, and whether the log is closed and the root ended.
 
     The number of a queued turn is -1.
     """
     found = []
-    sql, reach = scoped("event_position", scope)
-    with reading(connection):
+    sql, reach = scoped(connection, "event_position", scope)
+    with connection.reading():
         for root_id in root_ids:
             for last, closed, ended in connection.execute(sql, {**reach, "run_id": root_id}).fetchall():
                 found.append((root_id, last or 0, bool(closed), bool(ended)))
@@ -117,15 +115,15 @@ def _without_result(items: Sequence[Any], call_id: str) -> list[Any]:
     return left
 
 
-def _log(connection: sqlite3.Connection, scope: AnyScope, root_id: str) -> sqlite3.Row:
-    sql, reach = scoped("log", scope)
-    row: sqlite3.Row | None = connection.execute(sql, {**reach, "run_id": root_id}).fetchone()
+def _log(connection: Session, scope: AnyScope, root_id: str) -> Row:
+    sql, reach = scoped(connection, "log", scope)
+    row: Row | None = connection.execute(sql, {**reach, "run_id": root_id}).fetchone()
     if row is None:
         raise UnknownRunError(f"there is no run {root_id!r} in this store")
     return row
 
 
-def _rows(rows: Iterable[sqlite3.Row]) -> tuple[StoredEvents, ...]:
+def _rows(rows: Iterable[Row]) -> tuple[StoredEvents, ...]:
     return tuple(
         [
             StoredEvents(
@@ -136,7 +134,7 @@ def _rows(rows: Iterable[sqlite3.Row]) -> tuple[StoredEvents, ...]:
     )
 
 
-def _refusal(connection: sqlite3.Connection, batch: EventBatch) -> Exception:
+def _refusal(connection: Session, batch: EventBatch) -> Exception:
     """Return the error that explains why *batch* was refused."""
     claim = batch.claim
     try:

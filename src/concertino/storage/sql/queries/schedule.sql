@@ -20,10 +20,11 @@ END
 WHERE run = :root;
 
 -- name: ready
-SELECT r.run_id, r.agent, h.state
+SELECT r.run_id, h.state
 FROM heads AS h JOIN runs AS r ON r.number = h.run
-WHERE h.ready_at <= :now
-ORDER BY h.ready_at, h.run;
+WHERE h.ready_at <= :now AND (:agents IS NULL OR r.agent IN (SELECT value FROM json_each(:agents)))
+ORDER BY h.ready_at, h.run
+LIMIT :limit;
 
 -- name: stopping
 SELECT r.run_id FROM heads AS h JOIN runs AS r ON r.number = h.run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
@@ -35,6 +34,7 @@ from ..types import (
     StoredRun,
     StoredText,
 )
+from .session import Row
 
 
 class PutOperation(NamedTuple):
@@ -218,7 +218,7 @@ def answer_row(key: str, kind: str, run: int, resolution: Resolution, now: float
     return (key, kind, run, resolution.id, resolution.verdict, now, resolution.by, content, arguments)
 
 
-def to_run(row: sqlite3.Row) -> StoredRun:
+def to_run(row: Row) -> StoredRun:
     """Return a run from its row."""
     start = RunStart(
         run_id=row["run_id"],
@@ -260,7 +260,7 @@ def to_message(row: Sequence[Any], contents: Mapping[str, str]) -> StoredMessage
     return StoredMessage(message=decode_message(body, contents), tokens=tokens, progress=steps)
 
 
-def to_usage(row: sqlite3.Row) -> UsageRecord:
+def to_usage(row: Row) -> UsageRecord:
     """Return a usage record from its row. Raises `DamagedDataError` if it is corrupt."""
     names = ("prompt", "completion", "cached", "cache_write", "reasoning", "cache_write_1h")
     return UsageRecord(
@@ -279,7 +279,7 @@ def to_usage(row: sqlite3.Row) -> UsageRecord:
     )
 
 
-def to_operation(row: sqlite3.Row) -> Operation:
+def to_operation(row: Row) -> Operation:
     """Return an operation from its row. Raises `DamagedDataError` if it is corrupt."""
     return Operation(
         key=row["key"],
@@ -301,7 +301,7 @@ def to_operation(row: sqlite3.Row) -> Operation:
     )
 
 
-def to_wait(row: sqlite3.Row) -> Wait:
+def to_wait(row: Row) -> Wait:
     """Return a wait from its row. Raises `DamagedDataError` if it is corrupt."""
     resolution = None
     if row["verdict"] is not None:

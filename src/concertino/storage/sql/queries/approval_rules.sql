@@ -1,8 +1,9 @@
 -- name: add_approval_rule
-INSERT OR IGNORE INTO approval_rules (scope_key, agent, tool, conversation_key)
-SELECT r.scope_key, r.agent, w.tool, CASE WHEN :always THEN x'' ELSE r.conversation_key END
+INSERT INTO approval_rules (scope_key, agent, tool, conversation_key)
+SELECT r.scope_key, r.agent, w.tool, CASE WHEN :always THEN :everywhere ELSE r.conversation_key END
 FROM waits AS w JOIN runs AS r ON r.number = w.run
-WHERE w.key = :key AND w.kind = 'approval';
+WHERE w.key = :key AND w.kind = 'approval'
+ON CONFLICT DO NOTHING;
 
 -- name: may_remember
 SELECT r.user_id <> '' AND (:always OR r.conversation_id <> '')
@@ -12,7 +13,7 @@ WHERE w.key = :key AND w.kind = 'approval';
 -- name: has_approval_rule
 SELECT EXISTS (
     SELECT 1 FROM approval_rules
-    WHERE scope_key = :scope_key AND agent = :agent AND tool = :tool AND conversation_key IN (x'', :conversation_key)
+    WHERE scope_key = :scope_key AND agent = :agent AND tool = :tool AND conversation_key IN (:everywhere, :conversation_key)
 );
 
 -- name: approval_rules

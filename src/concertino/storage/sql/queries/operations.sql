@@ -5,26 +5,28 @@ INSERT INTO operations (
     scope_key, key, run, root, kind, state, answered, step, call_index, name, call_id, effect, remote, waits_for,
     tokens, money, prompt, outcome
 )
-SELECT scope_key, ?, number, root, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+SELECT scope_key, ?, number, root, ?, ?, false, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 FROM runs WHERE run_id = ? AND root = ? AND scope_key = ?
 ON CONFLICT (scope_key, key) DO UPDATE SET
     -- An ended operation keeps its state, and a wait that was answered meanwhile is not opened again.
     state = CASE
-        WHEN state = 'unknown' AND excluded.state = 'done' THEN excluded.state
-        WHEN state IN ('done', 'failed', 'unknown', 'cancelled') OR (answered AND excluded.state = 'waiting') THEN state
+        WHEN operations.state = 'unknown' AND excluded.state = 'done' THEN excluded.state
+        WHEN operations.state IN ('done', 'failed', 'unknown', 'cancelled')
+            OR (operations.answered AND excluded.state = 'waiting') THEN operations.state
         ELSE excluded.state
     END,
     outcome = CASE
-        WHEN outcome IS NULL OR (state = 'unknown' AND excluded.state = 'done') THEN excluded.outcome
-        ELSE outcome
+        WHEN operations.outcome IS NULL OR (operations.state = 'unknown' AND excluded.state = 'done')
+            THEN excluded.outcome
+        ELSE operations.outcome
     END,
-    answered = answered AND excluded.state = 'waiting',
-    waits_for = coalesce(excluded.waits_for, waits_for),
-    expires = CASE WHEN excluded.state = 'waiting' THEN expires END,
+    answered = operations.answered AND excluded.state = 'waiting',
+    waits_for = coalesce(excluded.waits_for, operations.waits_for),
+    expires = CASE WHEN excluded.state = 'waiting' THEN operations.expires END,
     step = excluded.step, call_index = excluded.call_index, name = excluded.name, call_id = excluded.call_id,
     effect = excluded.effect, remote = excluded.remote, tokens = excluded.tokens, money = excluded.money,
     prompt = excluded.prompt
-WHERE run = excluded.run
+WHERE operations.run = excluded.run
 RETURNING state, answered, waits_for, outcome;
 
 -- name: replaced_outcome

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 
 from ...errors import RunEndedError, StorageError, UnknownRunError, UnknownWaitError
@@ -14,7 +13,8 @@ from ..types import Command, CommandKind, Entry
 from .approval_rules import remember_approval
 from .rows import answer_row, to_wait, wait_row
 from .schedule import expire, reschedule
-from .statements import clock, most, queries, scoped
+from .session import Row, Session
+from .statements import most, scoped
 
 FROM_OUTSIDE = ("approval", "result")
 """Kinds of waits that an answer from outside ends."""
@@ -30,9 +30,9 @@ _EVENTS: dict[Verdict, OperationEvent] = {
 }
 
 
-def open_waits(connection: sqlite3.Connection, run: int, entry: Entry, now: float) -> None:
+def open_waits(connection: Session, run: int, entry: Entry, now: float) -> None:
     """Open the waits of *entry*, inside its transaction. Each needs an operation of the same key."""
-    sql = queries()
+    sql = connection.queries
     for wait in entry.waits:
         if wait.run_id != entry.run_id:
             raise StorageError(f"wait {wait.key!r} belongs to run {wait.run_id!r}, not to {entry.run_id!r}")
@@ -52,7 +52,7 @@ def open_waits(connection: sqlite3.Connection, run: int, entry: Entry, now: floa
 
 
 def waits(
-    connection: sqlite3.Connection,
+    connection: Session,
     scope: AnyScope,
     root_id: str | None,
     run_id: str | None,
@@ -68,15 +68,15 @@ def waits(
         )
     if run_id is not None:
         conditions.append("w.run = (SELECT number FROM runs WHERE run_id = :run_id)")
-    sql, bound = scoped("open_waits" if only_open else "waits", scope)
+    sql, bound = scoped(connection, "open_waits" if only_open else "waits", scope)
     bound |= {"root_id": root_id, "run_id": run_id, "limit": most(limit), **_position(after)}
     rows = connection.execute(sql.replace("/*conditions*/", " AND ".join(conditions)), bound).fetchall()
     return tuple(to_wait(row) for row in rows)
 
 
-def approvals(connection: sqlite3.Connection, scope: AnyScope, limit: int, after: Wait | None) -> tuple[Wait, ...]:
+def approvals(connection: Session, scope: AnyScope, limit: int, after: Wait | None) -> tuple[Wait, ...]:
     """Return the open approvals that *scope* may answer, the oldest first."""
-    sql, bound = scoped("open_approvals", scope)
+    sql, bound = scoped(connection, "open_approvals", scope)
     # The people that a call names may answer it without owning the run, in the same tenant.
     named_in = scope.tenant if isinstance(scope, Scope) and scope.user else None
     bound |= {"by": scope.by, "named_in": named_in, "limit": most(limit), **_position(after)}
@@ -88,21 +88,19 @@ def _position(after: Wait | None) -> dict[str, object]:
     return {} if after is None else {"opened": after.opened, "after": after.key}
 
 
-def wait(connection: sqlite3.Connection, scope: AnyScope, key: str) -> Wait | None:
+def wait(connection: Session, scope: AnyScope, key: str) -> Wait | None:
     """Return the last wait of a call, or its early answer."""
     for name in ("early_answer", "wait"):
-        sql, bound = scoped(name, scope)
+        sql, bound = scoped(connection, name, scope)
         row = connection.execute(sql, {**bound, "key": key}).fetchone()
         if row is not None:
             return to_wait(row)
     return None
 
 
-def resolve(
-    connection: sqlite3.Connection, scope: AnyScope, key: str, resolution: Resolution, run_id: str | None
-) -> Wait:
+def resolve(connection: Session, scope: AnyScope, key: str, resolution: Resolution, run_id: str | None) -> Wait:
     """Answer a wait unless it has an answer, and return it with the answer that counts."""
-    now = clock()
+    now = connection.now()
     expire(connection, now)  # an answer after the deadline does not count
     operation = _answerable(connection, scope, key, resolution.verdict, run_id)
     if operation is not None:
@@ -117,10 +115,10 @@ def resolve(
     return found
 
 
-def send(connection: sqlite3.Connection, scope: AnyScope, run_id: str, kind: CommandKind, text: str) -> None:
+def send(connection: Session, scope: AnyScope, run_id: str, kind: CommandKind, text: str) -> None:
     """Add a command to *run_id*. A stop makes the tree due."""
-    sql, now = queries(), clock()
-    command, bound = scoped("command", scope)
+    sql, now = connection.queries, connection.now()
+    command, bound = scoped(connection, "command", scope)
     found = connection.execute(command, {**bound, "run_id": run_id, "stop": kind == "stop"}).fetchall()
     if not found:
         _check_known(connection, scope, run_id)
@@ -131,31 +129,29 @@ def send(connection: sqlite3.Connection, scope: AnyScope, run_id: str, kind: Com
         connection.execute(sql["stop_now"], {"root": root, "now": now})
 
 
-def commands(connection: sqlite3.Connection, scope: AnyScope, run_id: str, after: int) -> Sequence[Command]:
+def commands(connection: Session, scope: AnyScope, run_id: str, after: int) -> Sequence[Command]:
     """Return the commands to *run_id* after number *after*."""
-    sql, bound = scoped("commands", scope)
+    sql, bound = scoped(connection, "commands", scope)
     rows = connection.execute(sql, {**bound, "run_id": run_id, "after": after}).fetchall()
     return tuple(Command(number=row[0], kind=row[1], text=row[2], by=row[3], at=row[4]) for row in rows)
 
 
-def _answerable(
-    connection: sqlite3.Connection, scope: AnyScope, key: str, verdict: Verdict, run_id: str | None
-) -> sqlite3.Row | None:
+def _answerable(connection: Session, scope: AnyScope, key: str, verdict: Verdict, run_id: str | None) -> Row | None:
     """Return the operation that *verdict* may answer now."""
-    sql, bound = scoped("operation_of_wait", scope)
-    row: sqlite3.Row | None = connection.execute(sql, {**bound, "key": key}).fetchone()
+    sql, bound = scoped(connection, "operation_of_wait", scope)
+    row: Row | None = connection.execute(sql, {**bound, "key": key}).fetchone()
     if row is not None and row["state"] == "waiting" and row["waits_for"] in FROM_OUTSIDE:
         return row
     if run_id is None or verdict not in ("result", "failed"):
         return None
     # Before the call waits: only a call that was declared as remote, and that may have handed out its key already.
-    sql, bound = scoped("operation_of_run", scope)
+    sql, bound = scoped(connection, "operation_of_run", scope)
     row = connection.execute(sql, {**bound, "key": key, "run_id": run_id}).fetchone()
     return row if row is not None and row["state"] == "running" and row["remote"] else None
 
 
-def _answer(connection: sqlite3.Connection, operation: sqlite3.Row, resolution: Resolution, now: float) -> None:
-    sql, key = queries(), operation["key"]
+def _answer(connection: Session, operation: Row, resolution: Resolution, now: float) -> None:
+    sql, key = connection.queries, operation["key"]
     state = transition(operation["state"], _EVENTS[resolution.verdict])
     kind = operation["waits_for"] if operation["state"] == "waiting" else "result"
     bound = {"scope_key": operation["scope_key"], "key": key, "state": state}
@@ -164,7 +160,7 @@ def _answer(connection: sqlite3.Connection, operation: sqlite3.Row, resolution: 
     reschedule(connection, operation["root"], now)
 
 
-def _check_known(connection: sqlite3.Connection, scope: AnyScope, run_id: str) -> None:
-    sql, bound = scoped("run_number", scope)
+def _check_known(connection: Session, scope: AnyScope, run_id: str) -> None:
+    sql, bound = scoped(connection, "run_number", scope)
     if connection.execute(sql, {**bound, "run_id": run_id}).fetchone() is None:
         raise UnknownRunError(f"unknown run {run_id!r}")

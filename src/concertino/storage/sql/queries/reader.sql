@@ -58,7 +58,8 @@ SELECT /*columns*/
     coalesce(sum(u.cache_write) FILTER (WHERE u.source = 'unknown'), 0),
     coalesce(sum(u.reasoning) FILTER (WHERE u.source = 'unknown'), 0),
     coalesce(sum(u.cache_write_1h) FILTER (WHERE u.source = 'unknown'), 0),
-    exact_sum(u.cost), sum(u.cost IS NULL), sum(u.source = 'estimated'), sum(u.source = 'unknown'), count(*)
+    exact_sum(u.cost), count(*) FILTER (WHERE u.cost IS NULL), count(*) FILTER (WHERE u.source = 'estimated'),
+    count(*) FILTER (WHERE u.source = 'unknown'), count(*)
 FROM usage AS u JOIN runs AS r ON r.number = u.run JOIN runs AS top ON top.number = r.root
 WHERE u.booked >= coalesce(:since, u.booked) AND (:until IS NULL OR u.booked < :until) AND /*reached r*/
 /*grouping*/;
@@ -68,3 +69,7 @@ SELECT id FROM identity;
 
 -- name: last_entry
 SELECT coalesce(max(number), 0) FROM journal;
+
+-- name: day
+-- An expression: the day of a booking, UTC.
+date(u.booked, 'unixepoch')

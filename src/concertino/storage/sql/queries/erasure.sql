@@ -8,7 +8,7 @@ UPDATE messages SET
 WHERE run = :run AND (kept IS NOT NULL OR (progress IS NOT NULL AND NOT keep_progress));
 
 -- name: erase_content
-UPDATE journal SET content = NULL, erased = 1 WHERE run = :run AND content IS NOT NULL;
+UPDATE journal SET content = NULL, erased = true WHERE run = :run AND content IS NOT NULL;
 
 -- name: erase_waits
 UPDATE waits SET arguments = '', arguments_hash = '', note = '' WHERE run = :run;
@@ -46,7 +46,7 @@ UPDATE heads SET erase_at = :erase_at, sweep_at = (
         SELECT :erase_at AS moment
         UNION ALL SELECT min(keep_seconds) + heads.ended FROM messages WHERE run = :run AND body <> ''
         UNION ALL SELECT keep_seconds + heads.ended FROM ends WHERE number = ending
-    )
+    ) AS moments
 )
 WHERE run = :run
 RETURNING sweep_at;

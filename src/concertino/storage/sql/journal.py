@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any, NoReturn
 
 from ...errors import (
@@ -15,15 +14,15 @@ from ...errors import (
     UnreadMessagesError,
 )
 from ...scope import AnyScope, Scope
-from ..process import is_dead, process_of
+from ..process import process_of
 from ..types import PROGRESS, Claim, Entry, Head, RunEnd, RunStart
 from .approvals import FROM_OUTSIDE, open_waits
 from .budgets import reserve, settle
-from .connection import Write
 from .media import add_contents, release_contents
 from .rows import EntryRows, PutOperation, account_keys, entry_rows, scope_key, start_row, storable_row
 from .schedule import reschedule
-from .statements import clock, limited, queries, scoped
+from .session import Row, Session, Write
+from .statements import limited, scoped
 from .turns import open_turn
 
 _STATES = {"suspended": "suspended", "resumed": "running"}
@@ -45,12 +44,13 @@ class Beginning(Write[bool]):
     def __init__(self, start: RunStart, entry: Entry, claim: Claim) -> None:
         _check_first(start, entry, claim)
         self._start, self._first, self._claim = start, entry, claim
+        self.tree = claim.root_id
         self._rows, self._row = entry_rows(entry), start_row(start)
         self._accounts = account_keys(start.scope, start.root_id)
 
-    def work(self, connection: sqlite3.Connection) -> bool:
+    def work(self, connection: Session) -> bool:
         """Insert the run, its head and the entry."""
-        sql, now, start, claim = queries(), clock(), self._start, self._claim
+        sql, now, start, claim = connection.queries, connection.now(), self._start, self._claim
         root = _claimed_root(connection, start, claim)
         found = connection.execute(sql["begin_run"], {**self._row, "root": root}).fetchall()
         if not found:
@@ -76,10 +76,10 @@ class Appending(Write[Head]):
     def __init__(self, entry: Entry) -> None:
         _check(entry)
         self._next, self._rows = entry, entry_rows(entry)
+        self.tree = entry.claim.root_id
         self._progress, self._state = entry.kind in PROGRESS, _STATES.get(entry.kind)
         late = _only_usage(entry)
         claim, scope = entry.claim, entry.claim.scope
-        self._advance = limited("advance", "Scope")
         self._bound = {
             "scope_key": scope_key(scope.key),
             "tenant": scope.tenant,
@@ -93,10 +93,10 @@ class Appending(Write[Head]):
             "owner": claim.owner,
         }
 
-    def work(self, connection: sqlite3.Connection) -> Head:
+    def work(self, connection: Session) -> Head:
         """Advance the run's head, if the claim allows it, and write the entry."""
-        sql, entry, now = queries(), self._next, clock()
-        found = connection.execute(self._advance, self._bound).fetchone()
+        sql, entry, now = connection.queries, self._next, connection.now()
+        found = connection.execute(limited(sql["advance"], "Scope"), self._bound).fetchone()
         if found is None:
             _refuse(connection, entry)
         run, root, commands, stop, tries = found
@@ -114,10 +114,10 @@ class Appending(Write[Head]):
 
 
 def _write(
-    write: Write[Any], connection: sqlite3.Connection, run: int, root: int, entry: Entry, rows: EntryRows, now: float
+    write: Write[Any], connection: Session, run: int, root: int, entry: Entry, rows: EntryRows, now: float
 ) -> None:
     """Write the parts of *entry* inside the transaction of *write*."""
-    sql, execute = queries(), connection.execute
+    sql, execute = connection.queries, connection.execute
     for settlement in entry.settle:
         settle(connection, entry.claim, settlement)
     if entry.reserve is not None:
@@ -140,23 +140,21 @@ def _write(
     write.erased = entry.end is not None and end_tree(connection, run, root, entry.end, now)
 
 
-def _book(
-    connection: sqlite3.Connection, run: int, root: int, entry: Entry, run_id: str, usage: tuple[Any, ...]
-) -> None:
+def _book(connection: Session, run: int, root: int, entry: Entry, run_id: str, usage: tuple[Any, ...]) -> None:
     seq: int | None = entry.seq
     if run_id != entry.run_id:
-        found = connection.execute(queries()["run_of_tree"], (run_id, root)).fetchone()
+        found = connection.execute(connection.queries["run_of_tree"], (run_id, root)).fetchone()
         if found is None:
             raise UnknownRunError(
                 f"usage record {usage[0]!r} belongs to run {run_id!r}, which is not in the entry's tree"
             )
         run, seq = found[0], None
-    connection.execute(queries()["add_usage"], (run, seq, *usage))
+    connection.execute(connection.queries["add_usage"], (run, seq, *usage))
 
 
-def _put(connection: sqlite3.Connection, root: int, put: PutOperation, now: float) -> None:
+def _put(connection: Session, root: int, put: PutOperation, now: float) -> None:
     """Insert or update an operation."""
-    sql, number, owner = queries(), None, scope_key(put.scope.key)
+    sql, number, owner = connection.queries, None, scope_key(put.scope.key)
     if put.outcome is not None:
         for (before,) in connection.execute(sql["replaced_outcome"], (owner, put.key, put.state)).fetchall():
             _erase_outcome(connection, before)
@@ -175,26 +173,26 @@ def _put(connection: sqlite3.Connection, root: int, put: PutOperation, now: floa
         connection.execute(sql["cancel_wait"], {"key": put.key, "now": now})
 
 
-def _close(connection: sqlite3.Connection, run: int, root: int, key: str, now: float) -> None:
+def _close(connection: Session, run: int, root: int, key: str, now: float) -> None:
     """Remove an operation from the table of open ones."""
-    sql = queries()
+    sql = connection.queries
     for waited_for, outcome in connection.execute(sql["close_operation"], (run, key, root)).fetchall():
         _erase_outcome(connection, outcome)
         if waited_for in FROM_OUTSIDE:
             connection.execute(sql["cancel_wait"], {"key": key, "now": now})
 
 
-def _erase_outcome(connection: sqlite3.Connection, number: int | None) -> None:
+def _erase_outcome(connection: Session, number: int | None) -> None:
     if number is not None:
-        connection.execute(queries()["erase_outcome"], (number,))
+        connection.execute(connection.queries["erase_outcome"], (number,))
 
 
 # -- ends --------------------------------------------------------------------------------------------------------------
 
 
-def end_tree(connection: sqlite3.Connection, run: int, root: int, end: RunEnd, now: float) -> bool:
+def end_tree(connection: Session, run: int, root: int, end: RunEnd, now: float) -> bool:
     """End a run, and with a root all runs below it; inside a transaction. Return whether content was erased."""
-    sql, bound = queries(), {"run": run, "root": root, "now": now}
+    sql, bound = connection.queries, {"run": run, "root": root, "now": now}
     connection.execute(sql["answer_ended"], bound)
     for (outcome,) in connection.execute(sql["close_run"], bound).fetchall():
         _erase_outcome(connection, outcome)
@@ -220,23 +218,23 @@ def end_tree(connection: sqlite3.Connection, run: int, root: int, end: RunEnd, n
     return erased
 
 
-def erase_content(connection: sqlite3.Connection, run: int) -> None:
+def erase_content(connection: Session, run: int) -> None:
     """Erase what the data policy does not keep after a run's end."""
     for name in _CONTENT:
-        connection.execute(queries()[name], {"run": run})
+        connection.execute(connection.queries[name], {"run": run})
     release_contents(connection, run)
 
 
-def _end_one(connection: sqlite3.Connection, run: int, end: RunEnd, now: float) -> None:
+def _end_one(connection: Session, run: int, end: RunEnd, now: float) -> None:
     row = storable_row((end.answer, end.error, end.ended, end.keep_seconds))
-    number = connection.execute(queries()["add_end"], row).lastrowid
+    number = connection.execute(connection.queries["add_end"], row).lastrowid
     bound = {"run": run, "status": end.status, "ending": number, "now": now, "erase_after": end.erase_after}
-    connection.execute(queries()["end_head"], bound)
+    connection.execute(connection.queries["end_head"], bound)
 
 
-def _require_read(connection: sqlite3.Connection, run: int, entry: Entry, read: int) -> None:
+def _require_read(connection: Session, run: int, entry: Entry, read: int) -> None:
     """Raise `UnreadMessagesError` if a message was sent after command *read*: the run must not end without it."""
-    (last,) = connection.execute(queries()["last_message_to"], (run,)).fetchone()
+    (last,) = connection.execute(connection.queries["last_message_to"], (run,)).fetchone()
     if (last or 0) > read:
         raise UnreadMessagesError(f"run {entry.run_id!r} has not read message {last}: it cannot end", last)
 
@@ -244,7 +242,7 @@ def _require_read(connection: sqlite3.Connection, run: int, entry: Entry, read: 
 # -- claims ------------------------------------------------------------------------------------------------------------
 
 
-def claim_tree(connection: sqlite3.Connection, scope: AnyScope, run_id: str, owner: str, seconds: float) -> Claim:
+def claim_tree(connection: Session, scope: AnyScope, run_id: str, owner: str, seconds: float) -> Claim:
     """Claim the tree of the root *run_id*."""
     if not owner:
         raise StorageError(f"claim on run {run_id!r} without an owner: pass process_owner()")
@@ -253,8 +251,8 @@ def claim_tree(connection: sqlite3.Connection, scope: AnyScope, run_id: str, own
         raise UnknownRunError(f"run {run_id!r} is a sub-agent's: claim {row['root_id']!r}, the root of its tree")
     if row["ending"] is not None:
         raise RunEndedError(f"run {run_id!r} has ended")
-    now = clock()
-    dead = is_dead(row["owner"])
+    now = connection.now()
+    dead = connection.is_dead(row["owner"])
     if row["owner"] != "" and row["lease"] > now and not dead:
         left = max(0, round(row["lease"] - now))
         raise RunClaimedError(f"run {run_id!r} is claimed by {row['owner']!r} for {left} s", row["owner"])
@@ -265,17 +263,17 @@ def claim_tree(connection: sqlite3.Connection, scope: AnyScope, run_id: str, own
         "lease": now + seconds,
         "tries": int(row["owner"] != ""),
     }
-    ((epoch, tries),) = connection.execute(queries()["claim"], bound).fetchall()
+    ((epoch, tries),) = connection.execute(connection.queries["claim"], bound).fetchall()
     reschedule(connection, row["number"], now)
     sure = row["owner"] == "" or dead
     owned = Scope(row["tenant"], row["user_id"])
     return Claim(root_id=run_id, scope=owned, epoch=epoch, owner=owner, seconds=seconds, tries=tries, sure=sure)
 
 
-def renew(connection: sqlite3.Connection, claim: Claim, seconds: float) -> Head:
+def renew(connection: Session, claim: Claim, seconds: float) -> Head:
     """Extend the lease of *claim* to *seconds* from now."""
-    sql, fence = _fenced("renew", claim)
-    bound = {**fence, "process": process_of(claim.owner), "lease": clock() + seconds}
+    sql, fence = _fenced(connection, "renew", claim)
+    bound = {**fence, "process": process_of(claim.owner), "lease": connection.now() + seconds}
     found = connection.execute(sql, bound).fetchall()
     if found:
         entries, commands, stop = found[0]
@@ -287,16 +285,16 @@ def renew(connection: sqlite3.Connection, claim: Claim, seconds: float) -> Head:
     return Head(seq=row["entries"], commands=row["commands"])
 
 
-def release(connection: sqlite3.Connection, claim: Claim) -> None:
+def release(connection: Session, claim: Claim) -> None:
     """Release *claim*; do nothing if it is stale."""
-    for (root,) in connection.execute(*_fenced("release", claim)).fetchall():
-        reschedule(connection, root, clock())
+    for (root,) in connection.execute(*_fenced(connection, "release", claim)).fetchall():
+        reschedule(connection, root, connection.now())
 
 
-def position(connection: sqlite3.Connection, scope: AnyScope, run_id: str) -> sqlite3.Row:
+def position(connection: Session, scope: AnyScope, run_id: str) -> Row:
     """Return the state of a run and the claim on its tree. Raises `UnknownRunError`."""
-    sql, bound = scoped("position", scope)
-    row: sqlite3.Row | None = connection.execute(sql, {**bound, "run_id": run_id}).fetchone()
+    sql, bound = scoped(connection, "position", scope)
+    row: Row | None = connection.execute(sql, {**bound, "run_id": run_id}).fetchone()
     if row is None:
         raise UnknownRunError(f"unknown run {run_id!r}")
     return row
@@ -325,7 +323,7 @@ def _only_usage(entry: Entry) -> bool:
     return entry.kind == "usage_booked" and not any(more)
 
 
-def _claimed_root(connection: sqlite3.Connection, start: RunStart, claim: Claim) -> int | None:
+def _claimed_root(connection: Session, start: RunStart, claim: Claim) -> int | None:
     """Return the number of the root that a child starts under; None for a root."""
     if start.scope.key != claim.scope.key:
         raise StorageError(f"run {start.run_id!r} and its claim differ in scope: use the scope of the tree")
@@ -342,7 +340,7 @@ def _claimed_root(connection: sqlite3.Connection, start: RunStart, claim: Claim)
     return int(row["number"])
 
 
-def _refuse(connection: sqlite3.Connection, entry: Entry) -> NoReturn:
+def _refuse(connection: Session, entry: Entry) -> NoReturn:
     """Raise the error that explains why *entry* was rejected."""
     row = _claimed_position(connection, entry.claim, entry.run_id)
     if row["epoch"] != entry.claim.epoch:
@@ -356,13 +354,13 @@ def _refuse(connection: sqlite3.Connection, entry: Entry) -> NoReturn:
     )
 
 
-def _fenced(name: str, claim: Claim) -> tuple[str, dict[str, object]]:
+def _fenced(connection: Session, name: str, claim: Claim) -> tuple[str, dict[str, object]]:
     """Return the statement *name* and its parameters, limited to the tree of *claim* while the claim is valid."""
-    sql, bound = scoped(name, claim.scope)
+    sql, bound = scoped(connection, name, claim.scope)
     return sql, {**bound, "root_id": claim.root_id, "epoch": claim.epoch, "owner": claim.owner}
 
 
-def _claimed_position(connection: sqlite3.Connection, claim: Claim, run_id: str) -> sqlite3.Row:
+def _claimed_position(connection: Session, claim: Claim, run_id: str) -> Row:
     """Return the position of a run of the claimed tree. Raises `StaleClaimError` if it is unknown."""
     try:
         return position(connection, claim.scope, run_id)
@@ -370,12 +368,12 @@ def _claimed_position(connection: sqlite3.Connection, claim: Claim, run_id: str)
         raise StaleClaimError(f"claim {claim.epoch} of {claim.owner!r} is stale: {error}") from error
 
 
-def _check_claim(row: sqlite3.Row, claim: Claim) -> None:
+def _check_claim(row: Row, claim: Claim) -> None:
     if (row["epoch"], row["owner"]) != (claim.epoch, claim.owner):
         raise _stale(row, claim)
 
 
-def _stale(row: sqlite3.Row, claim: Claim) -> StaleClaimError:
+def _stale(row: Row, claim: Claim) -> StaleClaimError:
     now = f"claimed by {row['owner']!r}" if row["owner"] else "released"
     return StaleClaimError(
         f"claim {claim.epoch} of {claim.owner!r} on run {row['root_id']!r} is stale: "

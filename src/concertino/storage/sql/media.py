@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Mapping, Sequence
 
-from .statements import queries
+from .session import Session
 
 
-def add_contents(connection: sqlite3.Connection, run: int, contents: Mapping[str, str]) -> None:
+def add_contents(connection: Session, run: int, contents: Mapping[str, str]) -> None:
     """Store *contents*, by digest, for *run*; inside a transaction."""
-    sql = queries()
+    sql = connection.queries
     for digest, body in contents.items():
         connection.execute(sql["add_content"], {"run": run, "digest": digest, "body": body})
         connection.execute(sql["link_content"], {"run": run, "digest": digest})
 
 
-def contents_of(connection: sqlite3.Connection, run: int) -> dict[str, str]:
+def contents_of(connection: Session, run: int) -> dict[str, str]:
     """Return the contents of the media of *run*, by digest."""
-    return {row[0]: row[1] for row in connection.execute(queries()["contents_of_run"], (run,)).fetchall()}
+    return {row[0]: row[1] for row in connection.execute(connection.queries["contents_of_run"], (run,)).fetchall()}
 
 
-def contents_of_events(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[str, str]:
+def contents_of_events(connection: Session, numbers: Sequence[int]) -> dict[str, str]:
     """Return the contents that rows of a log name, by digest."""
-    found = connection.execute(queries()["contents_of_events"], (json.dumps(numbers),)).fetchall()
+    found = connection.execute(connection.queries["contents_of_events"], (json.dumps(numbers),)).fetchall()
     return {row[0]: row[1] for row in found}
 
 
-def release_contents(connection: sqlite3.Connection, run: int, *, shared: bool = False) -> None:
+def release_contents(connection: Session, run: int, *, shared: bool = False) -> None:
     """Erase contents that *run* no longer has and no other run has either; inside a transaction.
 
     With *shared*, the run still has the contents that its scope's texts name, such as those of its history.
     """
-    sql = queries()
+    sql = connection.queries
     for (media,) in connection.execute(sql["unlink_contents"], {"run": run, "shared": shared}).fetchall():
         connection.execute(sql["erase_content_of"], {"media": media})

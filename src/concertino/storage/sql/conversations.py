@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from typing import Any
 
 from ...errors import ConversationError, UnknownConversationError
@@ -12,11 +11,11 @@ from ...text import query_terms
 from ..codec import decode_json, encode_json, storable
 from ..conversation_types import Feedback, StoredConversation, StoredHistory, StoredTurn
 from ..types import Erased
-from .connection import checkpoint, reading, transaction
 from .erasure import end_trees, forget_content, forget_conversations
 from .reader import branch_messages, text_of
 from .rows import hash_key, scope_key, scope_row
-from .statements import clock, most, queries, scoped
+from .session import Row, Session
+from .statements import most, scoped
 from .turns import conversation_number, queued_input, turn_number
 
 _SHOWN = {"queued": "queued", "running": "running", "suspended": "waiting"}
@@ -25,11 +24,9 @@ _MOST_SEARCHED = 10_000
 """Turns that one search reads, the newest: about 0.1 s, in which the store does nothing else."""
 
 
-def open_conversation(
-    connection: sqlite3.Connection, scope: Scope, conversation_id: str, agent: str
-) -> StoredConversation:
+def open_conversation(connection: Session, scope: Scope, conversation_id: str, agent: str) -> StoredConversation:
     """Return the conversation, created if it is missing."""
-    sql, now = queries(), clock()
+    sql, now = connection.queries, connection.now()
     try:
         conversation_number(connection, scope, conversation_id)
     except UnknownConversationError:
@@ -41,7 +38,7 @@ def open_conversation(
     return found
 
 
-def conversation(connection: sqlite3.Connection, scope: Scope, conversation_id: str) -> StoredConversation | None:
+def conversation(connection: Session, scope: Scope, conversation_id: str) -> StoredConversation | None:
     """Return one conversation, or None."""
     bound = {"conversation_key": hash_key(conversation_id), "id": conversation_id, "limit": 1}
     rows = _conversations(connection, scope, "c.conversation_key = :conversation_key AND c.id = :id", bound)
@@ -49,7 +46,7 @@ def conversation(connection: sqlite3.Connection, scope: Scope, conversation_id: 
 
 
 def conversations(
-    connection: sqlite3.Connection, scope: AnyScope, limit: int, before: str | None
+    connection: Session, scope: AnyScope, limit: int, before: str | None
 ) -> tuple[StoredConversation, ...]:
     """Return the conversations of *scope*, the last updated first; with *before*, those after it in this order."""
     bound: dict[str, Any] = {"limit": most(limit)}
@@ -65,9 +62,9 @@ def conversations(
 
 
 def _conversations(
-    connection: sqlite3.Connection, scope: AnyScope, condition: str, bound: dict[str, Any]
+    connection: Session, scope: AnyScope, condition: str, bound: dict[str, Any]
 ) -> tuple[StoredConversation, ...]:
-    sql, reader = scoped("conversations", scope)
+    sql, reader = scoped(connection, "conversations", scope)
     sql, bound = sql.replace("/*conditions*/", condition), {**reader, **bound}
     return tuple(
         StoredConversation(
@@ -91,11 +88,11 @@ def _conversations(
 
 
 def turns(
-    connection: sqlite3.Connection, scope: Scope, conversation_id: str, limit: int, before: str | None
+    connection: Session, scope: Scope, conversation_id: str, limit: int, before: str | None
 ) -> tuple[StoredTurn, ...]:
     """Return the turns of the active branch, the newest first; with *before*, those before that turn."""
-    sql = queries()
-    with reading(connection):
+    sql = connection.queries
+    with connection.reading():
         number = conversation_number(connection, scope, conversation_id)
         if before is None:
             last = connection.execute(sql["head_of_conversation"], (number,)).fetchone()["leaf"]
@@ -109,26 +106,26 @@ def turns(
     return tuple(found[each] for each in path)
 
 
-def all_turns(connection: sqlite3.Connection, scope: Scope, conversation_id: str) -> tuple[StoredTurn, ...]:
+def all_turns(connection: Session, scope: Scope, conversation_id: str) -> tuple[StoredTurn, ...]:
     """Return all turns of a conversation, also queued ones, in the order of their creation."""
-    with reading(connection):
+    with connection.reading():
         number = conversation_number(connection, scope, conversation_id)
         return tuple(_turns(connection, f"t.conversation = {number} AND t.state <> 'steered'").values())
 
 
-def turn(connection: sqlite3.Connection, scope: Scope, conversation_id: str, run_id: str) -> StoredTurn:
+def turn(connection: Session, scope: Scope, conversation_id: str, run_id: str) -> StoredTurn:
     """Return one turn. Raises `UnknownTurnError`."""
-    with reading(connection):
+    with connection.reading():
         number = turn_number(connection, conversation_number(connection, scope, conversation_id), run_id)
         return _turns(connection, f"t.number = {number}")[number]
 
 
-def _turns(connection: sqlite3.Connection, condition: str) -> dict[int, StoredTurn]:
-    sql = queries()["turns"].replace("/*conditions*/", condition)
+def _turns(connection: Session, condition: str) -> dict[int, StoredTurn]:
+    sql = connection.queries["turns"].replace("/*conditions*/", condition)
     return {row["number"]: _to_turn(row) for row in connection.execute(sql).fetchall()}
 
 
-def _to_turn(row: sqlite3.Row) -> StoredTurn:
+def _to_turn(row: Row) -> StoredTurn:
     queued = queued_input(row) if row["stage"] == "queued" else None
     feedback = decode_json(row["feedback"], dict) if row["feedback"] else None
     state = "queued" if row["stage"] == "queued" else row["state"]
@@ -148,11 +145,9 @@ def _to_turn(row: sqlite3.Row) -> StoredTurn:
     )
 
 
-def select_leaf(
-    connection: sqlite3.Connection, scope: Scope, conversation_id: str, run_id: str, *, newest: bool
-) -> str:
+def select_leaf(connection: Session, scope: Scope, conversation_id: str, run_id: str, *, newest: bool) -> str:
     """Make a turn the active leaf, or with *newest* the newest turn below it. Return the leaf's run id."""
-    sql = queries()
+    sql = connection.queries
     conversation = conversation_number(connection, scope, conversation_id)
     number = turn_number(connection, conversation, run_id)
     row = connection.execute(sql["turn_number"], (conversation, run_id)).fetchone()
@@ -164,11 +159,9 @@ def select_leaf(
     return str(connection.execute("SELECT run_id FROM turns WHERE number = ?", (number,)).fetchone()[0])
 
 
-def history(
-    connection: sqlite3.Connection, scope: Scope, conversation_id: str, run_id: str, after: str
-) -> StoredHistory:
+def history(connection: Session, scope: Scope, conversation_id: str, run_id: str, after: str) -> StoredHistory:
     """Return the messages of the branch that ends with the turn *run_id*, and the context that it recorded last."""
-    with reading(connection):
+    with connection.reading():
         turn_number(connection, conversation_number(connection, scope, conversation_id), run_id)
         messages, lasting, met = branch_messages(connection, run_id, after)
         context, texts = _context(connection, run_id, scope_key(scope.key))
@@ -177,8 +170,8 @@ def history(
     )
 
 
-def _context(connection: sqlite3.Connection, run_id: str, owner: bytes) -> tuple[list[Any] | None, dict[str, str]]:
-    found = connection.execute(queries()["last_end"], (run_id,)).fetchone()
+def _context(connection: Session, run_id: str, owner: bytes) -> tuple[list[Any] | None, dict[str, str]]:
+    found = connection.execute(connection.queries["last_end"], (run_id,)).fetchone()
     context = None if found is None or found[0] is None else decode_json(found[0], dict).get("context")
     if context is None:
         return None, {}
@@ -195,7 +188,7 @@ def _context(connection: sqlite3.Connection, run_id: str, owner: bytes) -> tuple
 
 
 def set_title(
-    connection: sqlite3.Connection,
+    connection: Session,
     scope: Scope,
     conversation_id: str,
     title: str,
@@ -204,18 +197,18 @@ def set_title(
     keep_seconds: float | None,
 ) -> str:
     """Set the title, unless there is one and *replace* is False. Return the title that counts."""
-    sql = queries()
+    sql = connection.queries
     conversation = conversation_number(connection, scope, conversation_id)
     found = connection.execute(sql["title"], (conversation,)).fetchone()
     if found is not None and not replace:
         return str(found[0])
     connection.execute(sql["blank_title"], (conversation,))
-    connection.execute(sql["add_conversation_text"], (conversation, None, "title", storable(title), _end(keep_seconds)))
+    connection.execute(sql["add_conversation_text"], (conversation, None, "title", storable(title), _end(connection, keep_seconds)))
     return title
 
 
 def rate_turn(
-    connection: sqlite3.Connection,
+    connection: Session,
     scope: Scope,
     conversation_id: str,
     run_id: str,
@@ -223,27 +216,27 @@ def rate_turn(
     keep_seconds: float | None,
 ) -> None:
     """Replace the feedback on a turn's answer, or remove it. Raises `UnknownTurnError`."""
-    sql = queries()
+    sql = connection.queries
     conversation = conversation_number(connection, scope, conversation_id)
     number = turn_number(connection, conversation, run_id)
     connection.execute(sql["blank_texts_of_turn"], (number, "feedback"))
     if feedback is not None:
         body = encode_json({"rating": feedback.rating, "text": storable(feedback.text)})
-        connection.execute(sql["add_conversation_text"], (conversation, number, "feedback", body, _end(keep_seconds)))
+        connection.execute(sql["add_conversation_text"], (conversation, number, "feedback", body, _end(connection, keep_seconds)))
 
 
-def _end(keep_seconds: float | None) -> float | None:
+def _end(connection: Session, keep_seconds: float | None) -> float | None:
     """Return when a text is erased that may be kept for *keep_seconds*."""
-    return None if keep_seconds is None else clock() + keep_seconds
+    return None if keep_seconds is None else connection.now() + keep_seconds
 
 
-def search_turns(connection: sqlite3.Connection, scope: AnyScope, text: str, limit: int) -> tuple[StoredTurn, ...]:
+def search_turns(connection: Session, scope: AnyScope, text: str, limit: int) -> tuple[StoredTurn, ...]:
     """Return the closed turns of *scope* with all words of *text*, the best first; only the newest turns are read."""
     words = query_terms(storable(text))
     if not words:
         return ()
-    with reading(connection):
-        sql, bound = scoped("search_turns", scope)
+    with connection.reading():
+        sql, bound = scoped(connection, "search_turns", scope)
         bound |= {"wanted": " ".join(words), "limit": most(limit), "most": _MOST_SEARCHED}
         rows = connection.execute(sql, bound).fetchall()
         numbers = [row[0] for row in rows]
@@ -254,12 +247,12 @@ def search_turns(connection: sqlite3.Connection, scope: AnyScope, text: str, lim
 # -- erasure -----------------------------------------------------------------------------------------------------------
 
 
-def delete_conversation(connection: sqlite3.Connection, scope: Scope, conversation_id: str) -> Erased:
+def delete_conversation(connection: Session, scope: Scope, conversation_id: str) -> Erased:
     """Erase a conversation with all its runs, which are ended first. The ledger stays, with the user's name."""
-    sql = queries()
+    sql = connection.queries
     bound = {**scope_row(scope), "conversation_key": hash_key(conversation_id), "id": conversation_id}
-    of_conversation = scoped("runs_of_conversation", scope)[0]
-    with transaction(connection):
+    of_conversation = scoped(connection, "runs_of_conversation", scope)[0]
+    with connection.transaction():
         conversation_number(connection, scope, conversation_id)
         runs = connection.execute(of_conversation, bound).fetchall()
         roots = {row["root"]: row["erase_after"] for row in runs if not row["ended"] and row["root"] == row["number"]}
@@ -267,8 +260,8 @@ def delete_conversation(connection: sqlite3.Connection, scope: Scope, conversati
         for row in runs:
             forget_content(connection, row["number"])
             connection.execute(sql["forget_run_of_conversation"], {"run": row["number"]})
-        connection.execute(scoped("forget_texts_of_conversation", scope)[0], bound)
+        connection.execute(scoped(connection, "forget_texts_of_conversation", scope)[0], bound)
         connection.execute(sql["forget_rules_of_conversation"], bound)
         forget_conversations(connection, [conversation_number(connection, scope, conversation_id)])
-    checkpoint(connection)
+    connection.checkpoint()
     return Erased(runs=len(runs), memories=0)

@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Collection
 
 from ...errors import ConfigurationError, RunClaimedError, RunEndedError, RunStateError, UnknownRunError
 from ...operations import transition
 from ...scope import AnyScope, Operator
-from ..process import is_dead
+from ..codec import encode_json
 from ..types import Due
-from .connection import transaction
-from .schema import is_read_only
-from .statements import clock, queries, scoped
+from .session import Row, Session
+from .statements import most, scoped
 
 
-def due(connection: sqlite3.Connection, scope: Operator, limit: int, agents: Collection[str] | None) -> Due:
+def due(connection: Session, scope: Operator, limit: int, agents: Collection[str] | None) -> Due:
     """Expire overdue waits, and return the trees to resume, the longest due first."""
     check_operator(scope)
-    sql, now = queries(), clock()
-    expired = 0 if is_read_only(connection) else _end_overdue(connection, now)
+    sql, now = connection.queries, connection.now()
+    expired = 0 if connection.read_only else _end_overdue(connection, now)
     ready: list[str] = []
     orphaned: list[str] = []
-    for run_id, agent, state in connection.execute(sql["ready"], {"now": now}):
-        if len(ready) + len(orphaned) >= limit:
-            break
-        if agents is None or agent in agents:
-            (orphaned if state == "running" else ready).append(run_id)
+    bound = {"now": now, "agents": named_agents(agents), "limit": most(limit)}
+    for run_id, state in connection.execute(sql["ready"], bound).fetchall():
+        (orphaned if state == "running" else ready).append(run_id)
     stopping = tuple(row[0] for row in connection.execute(sql["stopping"]).fetchall())
     return Due(expired=expired, ready=tuple(ready), orphaned=tuple(orphaned), stopping=stopping)
 
 
-def expire(connection: sqlite3.Connection, now: float) -> int:
+def expire(connection: Session, now: float) -> int:
     """Answer overdue waits as expired, inside a transaction. Return their number."""
-    sql, bound = queries(), {"now": now, "state": transition("waiting", "expire")}
+    sql, bound = connection.queries, {"now": now, "state": transition("waiting", "expire")}
     connection.execute(sql["answer_overdue"], bound)
     roots = [row[0] for row in connection.execute(sql["expire_operations"], bound).fetchall()]
     for root in dict.fromkeys(roots):
@@ -41,16 +37,16 @@ def expire(connection: sqlite3.Connection, now: float) -> int:
     return len(roots)
 
 
-def reschedule(connection: sqlite3.Connection, root: int, now: float) -> None:
+def reschedule(connection: Session, root: int, now: float) -> None:
     """Set when a tree is due, after its state, claim or operations changed; inside a transaction."""
-    connection.execute(queries()["reschedule"], {"root": root, "now": now})
+    connection.execute(connection.queries["reschedule"], {"root": root, "now": now})
 
 
-def postpone(connection: sqlite3.Connection, scope: AnyScope, root_id: str, reason: str, seconds: float | None) -> None:
+def postpone(connection: Session, scope: AnyScope, root_id: str, reason: str, seconds: float | None) -> None:
     """Postpone a tree, or make it a dead letter."""
-    now = clock()
+    now = connection.now()
     row = _root(connection, scope, root_id)
-    if row["owner"] != "" and row["lease"] > now and not is_dead(row["owner"]):
+    if row["owner"] != "" and row["lease"] > now and not connection.is_dead(row["owner"]):
         raise RunClaimedError(
             f"run {root_id!r} is claimed by {row['owner']!r}: release the claim before postponing it", row["owner"]
         )
@@ -60,17 +56,22 @@ def postpone(connection: sqlite3.Connection, scope: AnyScope, root_id: str, reas
         "until": now + (seconds or 0.0),
         "state": "dead_letter" if seconds is None else None,
     }
-    connection.execute(queries()["postpone"], bound)
+    connection.execute(connection.queries["postpone"], bound)
     reschedule(connection, row["number"], now)
 
 
-def retry(connection: sqlite3.Connection, scope: AnyScope, root_id: str) -> None:
+def retry(connection: Session, scope: AnyScope, root_id: str) -> None:
     """Make a dead letter due at once."""
     row = _root(connection, scope, root_id)
     if row["state"] != "dead_letter":
         raise RunStateError(f"run {root_id!r} is {row['state']!r}: only a dead letter can be retried")
-    connection.execute(queries()["retry"], {"root": row["number"]})
-    reschedule(connection, row["number"], clock())
+    connection.execute(connection.queries["retry"], {"root": row["number"]})
+    reschedule(connection, row["number"], connection.now())
+
+
+def named_agents(agents: Collection[str] | None) -> str | None:
+    """Return *agents* as the parameter of a statement; None: all."""
+    return None if agents is None else encode_json(list(agents))
 
 
 def check_operator(scope: Operator) -> None:
@@ -79,21 +80,21 @@ def check_operator(scope: Operator) -> None:
         raise ConfigurationError(f"only the operator may look after all runs, not {scope!r:.80}: use OPERATOR")
 
 
-def _end_overdue(connection: sqlite3.Connection, now: float) -> int:
+def _end_overdue(connection: Session, now: float) -> int:
     """End the leases of dead processes, and expire waits. Return the number of the latter."""
-    sql = queries()
-    dead = [row[0] for row in connection.execute(sql["processes"]).fetchall() if is_dead(row[0])]
+    sql = connection.queries
+    dead = connection.dead_processes()
     if not dead and connection.execute(sql["has_overdue"], {"now": now}).fetchone() is None:
         return 0  # the write lock is not needed
-    with transaction(connection):
+    with connection.transaction():
         for process in dead:
             _end_leases(connection, process, now)
         return expire(connection, now)
 
 
-def _root(connection: sqlite3.Connection, scope: AnyScope, root_id: str) -> sqlite3.Row:
-    sql, bound = scoped("root", scope)
-    row: sqlite3.Row | None = connection.execute(sql, {**bound, "run_id": root_id}).fetchone()
+def _root(connection: Session, scope: AnyScope, root_id: str) -> Row:
+    sql, bound = scoped(connection, "root", scope)
+    row: Row | None = connection.execute(sql, {**bound, "run_id": root_id}).fetchone()
     if row is None:
         raise UnknownRunError(f"unknown root run {root_id!r}")
     if row["ending"] is not None:
@@ -101,7 +102,7 @@ def _root(connection: sqlite3.Connection, scope: AnyScope, root_id: str) -> sqli
     return row
 
 
-def _end_leases(connection: sqlite3.Connection, process: str, now: float) -> None:
+def _end_leases(connection: Session, process: str, now: float) -> None:
     bound = {"process": process, "now": now}
-    for (root,) in connection.execute(queries()["end_leases"], bound).fetchall():
+    for (root,) in connection.execute(connection.queries["end_leases"], bound).fetchall():
         reschedule(connection, root, now)

@@ -8,7 +8,7 @@ from ...scope import AnyScope, Operator, Scope
 from ..conversation_types import DueTurn, Feedback, QueuedTurn, StoredConversation, StoredHistory, StoredTurn
 from ..types import Erased
 from . import conversations, turns
-from .connection import StoreConnection, WriteCall
+from .session import StoreConnection, WriteCall
 
 
 class SqlConversations:

@@ -15,12 +15,12 @@ ON CONFLICT (account) DO UPDATE SET limited = :limited, limit_tokens = :tokens, 
 SELECT settled, tokens, money FROM reservations WHERE id = ? AND account = ?;
 
 -- name: reserve
-INSERT INTO reservations (id, account, settled, tokens, money) VALUES (?, ?, 0, ?, ?)
+INSERT INTO reservations (id, account, settled, tokens, money) VALUES (?, ?, false, ?, ?)
 ON CONFLICT (id, account) DO UPDATE SET tokens = excluded.tokens, money = excluded.money;
 
 -- name: settle
-INSERT INTO reservations (id, account, settled, tokens, money) VALUES (?, ?, 1, ?, ?)
-ON CONFLICT (id, account) DO UPDATE SET settled = 1, tokens = excluded.tokens, money = excluded.money;
+INSERT INTO reservations (id, account, settled, tokens, money) VALUES (?, ?, true, ?, ?)
+ON CONFLICT (id, account) DO UPDATE SET settled = true, tokens = excluded.tokens, money = excluded.money;
 
 -- name: charges
 SELECT account, settled, tokens, money FROM reservations WHERE id = ?;

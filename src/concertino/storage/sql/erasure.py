@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Sequence
 
 from ...errors import ConfigurationError, StorageError
@@ -10,12 +9,12 @@ from ...scope import Operator, Scope, TenantScope
 from ...usage import Tokens, UsageRecord
 from ..types import Erased, RunEnd
 from .budgets import charge_reserved
-from .connection import checkpoint, transaction
 from .journal import end_tree, erase_content
 from .media import release_contents
 from .rows import account_keys, scope_key, to_operation, usage_row
 from .schedule import check_operator
-from .statements import clock, queries, scoped
+from .session import Session
+from .statements import scoped
 
 _ENDED = "its owner was erased"
 _UNSETTLED = "the run was ended before the attempt was settled; prompt as reserved, at most"
@@ -39,25 +38,25 @@ _OF_A_CONVERSATION = (
 )
 
 
-def sweep(connection: sqlite3.Connection, scope: Operator) -> int:
+def sweep(connection: Session, scope: Operator) -> int:
     """Erase content whose time is over. Return the number of runs it was erased from."""
     check_operator(scope)
-    sql, now = queries(), clock()
+    sql, now = connection.queries, connection.now()
     rows = connection.execute(sql["due_to_sweep"], {"now": now}).fetchall()
     if rows:  # else the write lock is not needed
-        with transaction(connection):
+        with connection.transaction():
             rows = connection.execute(sql["due_to_sweep"], {"now": now}).fetchall()
             for run, erase_at in rows:
                 _sweep_run(connection, run, erase_at, now)
     if connection.execute(sql["has_expired_text"], {"now": now}).fetchone() is not None:
-        with transaction(connection):
+        with connection.transaction():
             connection.execute(sql["expire_conversation_texts"], {"now": now})
     # Also if nothing was due: a reader may have blocked the last one.
-    checkpoint(connection)
+    connection.checkpoint()
     return len(rows)
 
 
-def erase(connection: sqlite3.Connection, scope: Scope | TenantScope, *, force: bool) -> Erased:
+def erase(connection: Session, scope: Scope | TenantScope, *, force: bool) -> Erased:
     """Erase everything that *scope* reaches except the ledger. With *force*, end running trees as cancelled first.
 
     Raises `StorageError` if a run has not ended.
@@ -65,73 +64,71 @@ def erase(connection: sqlite3.Connection, scope: Scope | TenantScope, *, force: 
     if not isinstance(scope, Scope | TenantScope):
         raise ConfigurationError(f"erase({scope!r:.80}): name a Scope or a TenantScope")
     if force:
-        with transaction(connection):
-            end_trees(connection, connection.execute(*scoped("open_roots", scope)).fetchall(), _ENDED)
-    with transaction(connection):
-        rows = connection.execute(*scoped("runs_to_forget", scope)).fetchall()
+        with connection.transaction():
+            end_trees(connection, connection.execute(*scoped(connection, "open_roots", scope)).fetchall(), _ENDED)
+    with connection.transaction():
+        rows = connection.execute(*scoped(connection, "runs_to_forget", scope)).fetchall()
         for row in rows:
             if not row["ended"]:
                 raise StorageError(f"run {row['run_id']!r} has not ended: stop it first, or erase with force")
         for row in rows:
             _forget_run(connection, row["number"], row["tenant"])
-        found = connection.execute(*scoped("conversations_to_forget", scope)).fetchall()
+        found = connection.execute(*scoped(connection, "conversations_to_forget", scope)).fetchall()
         forget_conversations(connection, [row[0] for row in found])
-        connection.execute(*scoped("forget_texts", scope))
+        connection.execute(*scoped(connection, "forget_texts", scope))
         if isinstance(scope, Scope):  # all runs of a tenant were erased with those who answered
             for name in ("forget_answerer", "forget_sender"):
-                connection.execute(*scoped(name, scope))
-        memories = connection.execute(*scoped("forget_memories", scope)).rowcount
+                connection.execute(*scoped(connection, name, scope))
+        memories = connection.execute(*scoped(connection, "forget_memories", scope)).rowcount
         if memories:
-            # The index's segments keep the words of deleted rows: build a new one, and let SQLite overwrite the old.
-            for name in ("words_new", "words_copy", "words_drop", "words_rename"):
-                connection.execute(queries()[name])
+            connection.rebuild_words()
         owners = {Scope(row["tenant"], row["user_id"]) for row in rows}
         _forget_accounts(connection, {scope, *owners})
-    checkpoint(connection)
+    connection.checkpoint()
     return Erased(runs=len(rows), memories=memories)
 
 
-def _forget_accounts(connection: sqlite3.Connection, owners: Iterable[Scope | TenantScope]) -> None:
+def _forget_accounts(connection: Session, owners: Iterable[Scope | TenantScope]) -> None:
     """Forget the accounts of users, and of a tenant that is erased as a whole."""
     for owner in owners:
         kind = "user" if isinstance(owner, Scope) else "tenant"
         for key in [key for found, key in account_keys(owner) if found == kind]:
-            connection.execute(queries()["forget_account"], (key,))
-            connection.execute(queries()["forget_reservations"], (key,))
+            connection.execute(connection.queries["forget_account"], (key,))
+            connection.execute(connection.queries["forget_reservations"], (key,))
 
 
-def end_trees(connection: sqlite3.Connection, roots: Iterable[tuple[int, float | None]], why: str) -> None:
+def end_trees(connection: Session, roots: Iterable[tuple[int, float | None]], why: str) -> None:
     """End running trees as cancelled, from their operations alone; inside a transaction.
 
     *roots*: the number of each root, and the time after which its content is erased.
     """
-    now = clock()
+    now = connection.now()
     for root, erase_after in roots:
         _book_unsettled(connection, root, now)
         # The epoch fences the process that may still work on the tree: its next append is refused.
-        connection.execute(queries()["revoke"], (root,))
+        connection.execute(connection.queries["revoke"], (root,))
         end = RunEnd(status="cancelled", answer="", error=why, ended=now, erase_after=erase_after)
         end_tree(connection, root, root, end, now)
 
 
-def forget_content(connection: sqlite3.Connection, run: int) -> None:
+def forget_content(connection: Session, run: int) -> None:
     """Erase all content of a run that has ended; inside a transaction."""
     for name in _OF_A_RUN:
-        connection.execute(queries()[name], {"run": run})
+        connection.execute(connection.queries[name], {"run": run})
     release_contents(connection, run)
-    connection.execute(queries()["plan_sweep"], {"run": run, "erase_at": None}).fetchall()
+    connection.execute(connection.queries["plan_sweep"], {"run": run, "erase_at": None}).fetchall()
 
 
-def forget_conversations(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
+def forget_conversations(connection: Session, numbers: Sequence[int]) -> None:
     """Erase conversations apart from their runs; inside a transaction."""
     for number in numbers:
         for name in _OF_A_CONVERSATION:
-            connection.execute(queries()[name], (number,))
+            connection.execute(connection.queries[name], (number,))
 
 
-def _book_unsettled(connection: sqlite3.Connection, root: int, now: float) -> None:
+def _book_unsettled(connection: Session, root: int, now: float) -> None:
     """Book the model attempts of a tree that were in flight as unknown, and charge what was reserved for them."""
-    sql = queries()
+    sql = connection.queries
     for row in connection.execute(sql["attempts_of_tree"], {"root": root}).fetchall():
         operation = to_operation(row)
         provider, _, model = operation.name.partition(":")
@@ -149,14 +146,14 @@ def _book_unsettled(connection: sqlite3.Connection, root: int, now: float) -> No
         charge_reserved(connection, operation.key)
 
 
-def _forget_run(connection: sqlite3.Connection, run: int, tenant: str) -> None:
+def _forget_run(connection: Session, run: int, tenant: str) -> None:
     forget_content(connection, run)
-    connection.execute(queries()["forget_approval_rules"], {"run": run})
-    connection.execute(queries()["forget_run"], {"run": run, "scope_key": scope_key(Scope(tenant).key)})
+    connection.execute(connection.queries["forget_approval_rules"], {"run": run})
+    connection.execute(connection.queries["forget_run"], {"run": run, "scope_key": scope_key(Scope(tenant).key)})
 
 
-def _sweep_run(connection: sqlite3.Connection, run: int, erase_at: float | None, now: float) -> None:
-    sql, bound = queries(), {"run": run, "now": now}
+def _sweep_run(connection: Session, run: int, erase_at: float | None, now: float) -> None:
+    sql, bound = connection.queries, {"run": run, "now": now}
     over = erase_at is not None and erase_at <= now
     if over:
         erase_content(connection, run)

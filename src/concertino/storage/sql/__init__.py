@@ -1,0 +1,1 @@
+"""The rules of stores on SQL databases, written once: the package of a database has its connection and dialect."""

@@ -1,0 +1,153 @@
+"""The ports of a database: a session, in which statements run, and a connection, which gives work to sessions.
+
+The rules of the store are written once, for all databases. Each session has the named statements in its own dialect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Row(Protocol):
+    """A row of a result: a sequence whose values have names."""
+
+    def __getitem__(self, key: int | str) -> Any: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+    def __len__(self) -> int: ...
+
+
+class Cursor(Protocol):
+    """A statement's result."""
+
+    @property
+    def rowcount(self) -> int: ...
+
+    @property
+    def lastrowid(self) -> int | None: ...
+
+    def fetchone(self) -> Any: ...
+
+    def fetchall(self) -> list[Any]: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Session(Protocol):
+    """A connection to a database, which one thread uses at a time."""
+
+    @property
+    def queries(self) -> Mapping[str, str]:
+        """The named statements in the database's dialect."""
+        ...
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing can be written."""
+        ...
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Cursor:
+        """Run one statement."""
+        ...
+
+    def now(self) -> float:
+        """Return the store's time. Everything that is scheduled is compared with it, and with no other clock."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[object]:
+        """Begin a transaction for a `with` block, which commits it, or rolls it back after an error."""
+        ...
+
+    def reading(self) -> AbstractContextManager[object]:
+        """Begin a transaction for a `with` block that reads everything inside at one moment."""
+        ...
+
+    def lock(self, name: str, bound: Mapping[str, object]) -> None:
+        """Wait until no other transaction writes what the statement *name* selects; until the end of this one.
+
+        The order is: a conversation, then trees by their number, then accounts. Nothing to do where writers take turns.
+        """
+        ...
+
+    def is_dead(self, owner: str) -> bool:
+        """Return whether *owner* certainly names an ended process; False where only the lease decides."""
+        ...
+
+    def dead_processes(self) -> list[str]:
+        """Return the processes with leases that have certainly ended; none where only the lease decides."""
+        ...
+
+    def rebuild_words(self) -> None:
+        """Remove the words of erased memories from their index; inside a transaction."""
+        ...
+
+    def checkpoint(self) -> None:
+        """Erase what the database's log still has of erased content, as far as it can be done now."""
+        ...
+
+
+class Write(Generic[T]):
+    """Work to do in one transaction, alone or together with other writes."""
+
+    entry = 0
+    """Number of the journal entry that the work added, in the order of all entries; 0: none."""
+    erased = False
+    """Whether the work erased content, so that the database's log must be truncated."""
+    tree = ""
+    """Root of the tree that the work is on. The writes to a tree are done in the order of their calls."""
+
+    def work(self, connection: Session) -> T:
+        """Do the work. It must only depend on *connection*, because it may be repeated after a rollback."""
+        raise NotImplementedError
+
+
+class WriteCall(Write[T]):
+    """A call of one function with the session and *arguments*."""
+
+    def __init__(self, function: Callable[Concatenate[Any, P], T], *arguments: P.args, **options: P.kwargs) -> None:
+        self._function = function
+        self._arguments, self._options = arguments, options
+
+    def work(self, connection: Session) -> T:
+        """Call the function."""
+        return self._function(connection, *self._arguments, **self._options)
+
+
+class TreeCall(WriteCall[T]):
+    """A call that writes the tree of one root."""
+
+    def __init__(
+        self, tree: str, function: Callable[Concatenate[Any, P], T], *arguments: P.args, **options: P.kwargs
+    ) -> None:
+        super().__init__(function, *arguments, **options)
+        self.tree = tree
+
+
+class StoreConnection(Protocol):
+    """Runs work in sessions."""
+
+    async def run(self, work: Callable[Concatenate[Any, P], T], *arguments: P.args, **options: P.kwargs) -> T:
+        """Return the result of *work*, called with a session and *arguments*.
+
+        Raises `StorageError` if the database failed or the store is closed.
+        """
+        ...
+
+    async def write(self, write: Write[T]) -> T:
+        """Return the result of *write* after its commit. Raises `StorageError` as `run` does."""
+        ...
+
+    def submit(self, write: Write[T]) -> asyncio.Future[T]:
+        """Queue *write* ahead of all later work, and return its result as a future. Raises `StorageError` if closed."""
+        ...
+
+    async def close(self) -> None:
+        """Finish pending work, then close the connection. Closing twice is allowed."""
+        ...

@@ -1,0 +1,68 @@
+"""The named SQL statements, and the rule of who reaches what as one SQL predicate."""
+
+from __future__ import annotations
+
+import re
+from functools import cache, lru_cache
+from pathlib import Path
+
+from ...errors import ConfigurationError
+from ...scope import AnyScope, TenantScope
+from .rows import scope_row
+from .session import Session
+
+_SQL = Path(__file__).parent / "queries"
+_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_REACHED = re.compile(r"/\*reached (\w+)\*/")
+_PREDICATES = {
+    # The hash is indexed, and the ids decide: another scope may have the same hash.
+    "Scope": "({t}.scope_key = :scope_key AND {t}.tenant = :tenant AND {t}.user_id = :user)",
+    "TenantScope": "({t}.tenant = :tenant AND {t}.tenant <> '')",  # the condition of the index of tenants
+    "TenantScope of a single tenant": "{t}.tenant = ''",
+    "Operator": "true",
+}
+"""The rule `reaches` of each kind of scope, for the owner of a row of the table *t*."""
+_MOST_ROWS = 2**63 - 1
+
+
+def most(limit: int) -> int:
+    """Return *limit* within a database's range; in SQLite a negative number would mean no limit."""
+    return max(0, min(limit, _MOST_ROWS))
+
+
+def read_statements(folder: Path) -> dict[str, str]:
+    """Return the statements of the SQL files in *folder* by name."""
+    found: dict[str, str] = {}
+    for path in sorted(folder.glob("*.sql")):
+        _, *pieces = _NAME.split(path.read_text("utf-8"))
+        found.update((name, sql.strip()) for name, sql in zip(pieces[::2], pieces[1::2], strict=True))
+    return found
+
+
+@cache
+def shared_queries() -> dict[str, str]:
+    """Return the statements of all databases by name. A comment such as `/*conditions*/` is replaced by the caller."""
+    return read_statements(_SQL)
+
+
+def scoped(connection: Session, name: str, scope: AnyScope) -> tuple[str, dict[str, object]]:
+    """Return the statement *name*, limited to the rows that *scope* reaches, and the parameters of the limit.
+
+    A statement marks the limit with a comment such as `/*reached r*/`, where `r` is the table with the owner's columns.
+    """
+    return limited(connection.queries[name], kind_of(scope)), scope_row(scope)
+
+
+def kind_of(scope: AnyScope) -> str:
+    """Return the kind of *scope*, by which a statement is limited."""
+    if isinstance(scope, TenantScope) and not scope.tenant:
+        return "TenantScope of a single tenant"
+    return type(scope).__name__
+
+
+@lru_cache(1024)
+def limited(sql: str, kind: str) -> str:
+    """Return the statement *sql*, limited for scopes of this kind."""
+    if kind not in _PREDICATES:
+        raise ConfigurationError(f"invalid scope of type {kind}: use a Scope, a TenantScope or OPERATOR")
+    return _REACHED.sub(lambda mark: _PREDICATES[kind].format(t=mark[1]), sql)

@@ -1,0 +1,244 @@
+"""The ports of `storage.base` on a database."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Collection, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from ...operations import Operation
+from ...scope import AnyScope, Operator, Scope, TenantScope
+from ...usage import UsageRecord
+from ...waits import Resolution, Wait
+from ..types import (
+    Account,
+    ApprovalRule,
+    Budget,
+    Claim,
+    Command,
+    CommandKind,
+    Due,
+    Entry,
+    Erased,
+    EventBatch,
+    EventPage,
+    Head,
+    Memory,
+    RunStart,
+    StoredEvents,
+    StoredJournal,
+    StoredMessage,
+    StoredRun,
+    UsageSum,
+)
+from . import approval_rules, approvals, budgets, erasure, events, journal, memories, reader, schedule
+from .conversation_store import SqlConversations
+from .session import StoreConnection, TreeCall, WriteCall
+
+
+class SqlMemories:
+    """`Memories` on one connection."""
+
+    def __init__(self, connection: StoreConnection) -> None:
+        self._connection = connection
+
+    async def remember(self, scope: Scope, text: str) -> Memory:
+        """Store *text* for the user of *scope*; the same text again is the same memory, with its first time."""
+        return await self._connection.write(WriteCall(memories.remember, scope, text))
+
+    async def recall(self, scope: Scope, query: str, limit: int = 5) -> Sequence[Memory]:
+        """Return the memories of *scope* with words of *query*, the best first (BM25); without words, the newest."""
+        return await self._connection.run(memories.recall, scope, query, limit)
+
+
+class SqlApprovalRules(SqlMemories):
+    """`ApprovalRules` on one connection."""
+
+    async def is_allowed(self, scope: Scope, agent: str, tool: str, conversation_id: str) -> bool:
+        """Return whether a rule of *scope* allows *tool* to *agent* in this conversation."""
+        return await self._connection.run(approval_rules.is_allowed, scope, agent, tool, conversation_id)
+
+    async def approval_rules(self, scope: Scope) -> Sequence[ApprovalRule]:
+        """Return the rules of *scope*."""
+        return await self._connection.run(approval_rules.rules_of, scope)
+
+    async def revoke(self, scope: Scope, tool: str) -> int:
+        """Delete all rules of *scope* about *tool*, and return their number."""
+        return await self._connection.write(WriteCall(approval_rules.revoke, scope, tool))
+
+
+class SqlStore(SqlApprovalRules, SqlConversations):
+    """`Store` and `Memories` on one connection; `storage.base` documents the methods.
+
+    Every method may raise `StorageError`, which names the file and the remedy. A cancelled call is carried out as a
+    whole or not at all.
+    """
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def begin(self, start: RunStart, entry: Entry, claim: Claim) -> bool:
+        """Start a run with entry 0. Return whether an account of its tree has a budget."""
+        return await self._connection.write(journal.Beginning(start, entry, claim))
+
+    async def append(self, entry: Entry) -> Head:
+        """Append *entry* to its run, or nothing. When this returns, the entry survives a power cut."""
+        return await self._connection.write(journal.Appending(entry))
+
+    async def claim(self, scope: AnyScope, run_id: str, owner: str, seconds: float) -> Claim:
+        """Claim the tree of the root *run_id*."""
+        return await self._connection.write(TreeCall(run_id, journal.claim_tree, scope, run_id, owner, seconds))
+
+    async def renew(self, claim: Claim, seconds: float) -> Head:
+        """Extend the lease of *claim* to *seconds* from now."""
+        return await self._connection.write(TreeCall(claim.root_id, journal.renew, claim, seconds))
+
+    async def release(self, claim: Claim) -> None:
+        """Release *claim*."""
+        await self._connection.write(TreeCall(claim.root_id, journal.release, claim))
+
+    async def load(self, scope: AnyScope, run_id: str) -> StoredJournal | None:
+        """Return a run's whole journal, or None."""
+        return await self._connection.run(reader.load, scope, run_id)
+
+    async def run(self, scope: AnyScope, run_id: str) -> StoredRun | None:
+        """Return one run, or None."""
+        found = await self._connection.run(reader.runs, scope, 1, run_id=run_id)
+        return found[0] if found else None
+
+    async def runs(
+        self,
+        scope: AnyScope,
+        *,
+        conversation_id: str | None = None,
+        root_id: str | None = None,
+        state: str | None = None,
+        roots: bool = False,
+        limit: int = 50,
+    ) -> Sequence[StoredRun]:
+        """Return the runs that match every given filter, newest first."""
+        filters = {
+            "conversation_id": conversation_id,
+            "root_id": root_id,
+            "state": state,
+            "roots": roots,
+        }
+        return await self._connection.run(reader.runs, scope, limit, **filters)
+
+    async def messages(self, scope: AnyScope, run_id: str) -> Sequence[StoredMessage]:
+        """Return the messages of a run in the order of their appends."""
+        return await self._connection.run(reader.messages, scope, run_id)
+
+    async def usage(self, scope: AnyScope, root_id: str) -> Sequence[UsageRecord]:
+        """Return the usage records of a tree in the order of their booking."""
+        return await self._connection.run(reader.usage, scope, root_id)
+
+    async def unsettled_usage(self, scope: AnyScope, *, limit: int = 100, after: str = "") -> Sequence[UsageRecord]:
+        """Return the `unknown` usage records, the oldest first; with *after*, those after that record."""
+        return await self._connection.run(reader.unsettled_usage, scope, limit, after)
+
+    async def usage_sums(
+        self, scope: AnyScope, by: Sequence[str], *, since: float | None = None, until: float | None = None
+    ) -> Sequence[UsageSum]:
+        """Return sums over the records booked in [*since*, *until*), with exactly added costs."""
+        return await self._connection.run(reader.usage_sums, scope, by, since, until)
+
+    async def operations(
+        self, scope: AnyScope, *, root_id: str | None = None, run_id: str | None = None
+    ) -> Sequence[Operation]:
+        """Return the stored operations that match."""
+        return await self._connection.run(reader.operations, scope, root_id, run_id)
+
+    async def waits(
+        self,
+        scope: AnyScope,
+        *,
+        root_id: str | None = None,
+        run_id: str | None = None,
+        open: bool = True,
+        limit: int = 100,
+        after: Wait | None = None,
+    ) -> Sequence[Wait]:
+        """Return waits, the oldest first."""
+        return await self._connection.run(approvals.waits, scope, root_id, run_id, open, limit, after)
+
+    async def approvals(self, scope: AnyScope, *, limit: int = 100, after: Wait | None = None) -> Sequence[Wait]:
+        """Return the open approvals that *scope* may answer, the oldest first."""
+        return await self._connection.run(approvals.approvals, scope, limit, after)
+
+    async def wait(self, scope: AnyScope, key: str) -> Wait | None:
+        """Return one wait, or None."""
+        return await self._connection.run(approvals.wait, scope, key)
+
+    async def resolve(self, scope: AnyScope, key: str, resolution: Resolution, *, run_id: str | None = None) -> Wait:
+        """Answer a wait and return it with the answer that counts."""
+        return await self._connection.write(WriteCall(approvals.resolve, scope, key, resolution, run_id))
+
+    async def send(self, scope: AnyScope, run_id: str, kind: CommandKind, text: str = "") -> None:
+        """Add a command to *run_id*."""
+        await self._connection.write(WriteCall(approvals.send, scope, run_id, kind, text))
+
+    async def commands(self, scope: AnyScope, run_id: str, after: int = 0) -> Sequence[Command]:
+        """Return the commands to *run_id* after number *after*."""
+        return await self._connection.run(approvals.commands, scope, run_id, after)
+
+    async def set_budget(self, scope: Scope | TenantScope, budget: Budget | None, *, run_id: str | None = None) -> None:
+        """Set or remove the limit of the account of a user, a tenant or a run's tree."""
+        await self._connection.write(WriteCall(budgets.set_budget, scope, budget, run_id))
+
+    async def accounts(self, scope: Scope | TenantScope, *, run_id: str | None = None) -> Sequence[Account]:
+        """Return the accounts with a budget that a run of *scope* draws on: the run's own, the user's, the tenant's."""
+        return await self._connection.run(budgets.accounts, scope, run_id)
+
+    async def settle_usage(self, scope: AnyScope, record: UsageRecord) -> None:
+        """Replace an unknown or estimated usage record by the provider's bill."""
+        await self._connection.write(WriteCall(budgets.settle_usage, scope, record))
+
+    def add_events(self, batch: EventBatch) -> Awaitable[None]:
+        """Append *batch* to the log of its tree, ahead of all later writes."""
+        return self._connection.submit(events.AddingEvents(batch))
+
+    async def end_events(self, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
+        """Close the log of a root that ended without a process."""
+        await self._connection.write(TreeCall(root_id, events.end_events, scope, root_id, items))
+
+    async def open_events(self, claim: Claim) -> tuple[int, Sequence[StoredEvents]]:
+        """Return the last number of the log of a claimed tree, and the rows whose work a crash undid."""
+        return await self._connection.run(events.open_events, claim)
+
+    async def events(self, scope: AnyScope, root_id: str, after: int = 0, limit: int = 64) -> EventPage:
+        """Return about *limit* rows of a log after number *after*."""
+        return await self._connection.run(events.events, scope, root_id, after, limit)
+
+    async def event_positions(self, scope: AnyScope, root_ids: Sequence[str]) -> Sequence[tuple[str, int, bool, bool]]:
+        """Return the last number of each log, and whether it is closed and its root has ended."""
+        return await self._connection.run(events.event_positions, scope, root_ids)
+
+    async def due(self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None) -> Due:
+        """Expire overdue waits, and return up to *limit* trees to resume."""
+        return await self._connection.run(schedule.due, scope, limit, agents)
+
+    async def postpone(self, scope: AnyScope, root_id: str, *, reason: str, seconds: float | None) -> None:
+        """Postpone a tree by *seconds*, or make it a dead letter with None."""
+        await self._connection.write(WriteCall(schedule.postpone, scope, root_id, reason, seconds))
+
+    async def retry(self, scope: AnyScope, root_id: str) -> None:
+        """Make a dead letter due at once."""
+        await self._connection.write(WriteCall(schedule.retry, scope, root_id))
+
+    async def sweep(self, scope: Operator) -> int:
+        """Erase content whose time is over."""
+        return await self._connection.run(erasure.sweep, scope)
+
+    async def erase(self, scope: Scope | TenantScope, *, force: bool = False) -> Erased:
+        """Erase everything that *scope* reaches except the ledger."""
+        return await self._connection.run(erasure.erase, scope, force=force)
+
+    async def close(self) -> None:
+        """Finish pending calls, then release the connection. Closing twice is allowed."""
+        await self._connection.close()
