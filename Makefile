@@ -25,7 +25,7 @@ test: setup lint types
 	$(PYTEST)
 
 test-slow: setup
-	$(PYTEST) -m "sweep or wheel or slow or node"
+	$(PYTEST) -m "sweep or wheel or slow or node or postgres"
 
 coverage: setup
 	$(PYTEST) --cov --cov-report=term

@@ -54,13 +54,14 @@ class Server:
         """Start the server, and wait until it answers."""
         chosen = {**SETTINGS, "port": str(self.port), "unix_socket_directories": str(self.folder), **settings}
         arguments = [word for name, value in chosen.items() for word in ("-c", f"{name}={value}")]
-        self._process = subprocess.Popen(
-            [programs() / "postgres", "-D", self.folder / "data", *arguments],
-            stdout=subprocess.DEVNULL,
-            stderr=(self.folder / "log").open("ab"),
-            cwd=self.folder,
-            **self._user,  # type: ignore[call-overload]
-        )
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [programs() / "postgres", "-D", self.folder / "data", *arguments],
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                cwd=self.folder,
+                **self._user,  # type: ignore[call-overload]
+            )
         deadline = time.monotonic() + 60
         while True:
             try:

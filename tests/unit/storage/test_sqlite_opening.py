@@ -18,9 +18,9 @@ import pytest
 
 from concertino import OPERATOR, AnyScope, Scope, TenantScope
 from concertino.errors import DatabaseVersionError, StorageError
+from concertino.storage.sql.statements import kind_of, limited
 from concertino.storage.sqlite import SqliteStore
 from concertino.storage.sqlite.schema import APPLICATION_ID, SCHEMA_VERSION, schema
-from concertino.storage.sql.statements import kind_of, limited
 from concertino.storage.sqlite.statements import add_functions, queries
 
 TABLES = [

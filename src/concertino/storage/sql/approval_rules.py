@@ -30,7 +30,13 @@ def remember_approval(connection: Session, key: str, remember: Remember) -> None
 def is_allowed(connection: Session, scope: Scope, agent: str, tool: str, conversation_id: str) -> bool:
     """Return whether a rule of *scope* allows *tool* to *agent* in this conversation."""
     conversation = hash_key(conversation_id) if conversation_id else _EVERYWHERE
-    bound = {"scope_key": scope_key(scope.key), "agent": agent, "tool": tool, "conversation_key": conversation, "everywhere": _EVERYWHERE}
+    bound = {
+        "scope_key": scope_key(scope.key),
+        "agent": agent,
+        "tool": tool,
+        "conversation_key": conversation,
+        "everywhere": _EVERYWHERE,
+    }
     return bool(connection.execute(connection.queries["has_approval_rule"], bound).fetchone()[0])
 
 

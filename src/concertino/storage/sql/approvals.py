@@ -101,6 +101,7 @@ def wait(connection: Session, scope: AnyScope, key: str) -> Wait | None:
 def resolve(connection: Session, scope: AnyScope, key: str, resolution: Resolution, run_id: str | None) -> Wait:
     """Answer a wait unless it has an answer, and return it with the answer that counts."""
     now = connection.now()
+    connection.lock("lock_wait", {"key": key, "run_id": run_id, "now": now})
     expire(connection, now)  # an answer after the deadline does not count
     operation = _answerable(connection, scope, key, resolution.verdict, run_id)
     if operation is not None:
@@ -118,6 +119,7 @@ def resolve(connection: Session, scope: AnyScope, key: str, resolution: Resoluti
 def send(connection: Session, scope: AnyScope, run_id: str, kind: CommandKind, text: str) -> None:
     """Add a command to *run_id*. A stop makes the tree due."""
     sql, now = connection.queries, connection.now()
+    connection.lock("lock_tree", {"run_id": run_id})
     command, bound = scoped(connection, "command", scope)
     found = connection.execute(command, {**bound, "run_id": run_id, "stop": kind == "stop"}).fetchall()
     if not found:

@@ -73,6 +73,7 @@ def settle_usage(connection: Session, scope: AnyScope, record: UsageRecord) -> N
     sql = connection.queries
     if record.tokens.negative or (record.cost is not None and record.cost < 0):
         raise StorageError(f"usage record {record.id!r}: counts and cost must not be negative")
+    connection.lock("lock_tree", {"run_id": record.run_id})
     find, bound = scoped(connection, "run_number", scope)
     run = connection.execute(find, {**bound, "run_id": record.run_id}).fetchone()
     if run is None:

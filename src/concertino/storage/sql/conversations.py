@@ -16,7 +16,7 @@ from .reader import branch_messages, text_of
 from .rows import hash_key, scope_key, scope_row
 from .session import Row, Session
 from .statements import most, scoped
-from .turns import conversation_number, queued_input, turn_number
+from .turns import conversation_number, locked_conversation, queued_input, turn_number
 
 _SHOWN = {"queued": "queued", "running": "running", "suspended": "waiting"}
 _DELETED = "its conversation was deleted"
@@ -148,7 +148,7 @@ def _to_turn(row: Row) -> StoredTurn:
 def select_leaf(connection: Session, scope: Scope, conversation_id: str, run_id: str, *, newest: bool) -> str:
     """Make a turn the active leaf, or with *newest* the newest turn below it. Return the leaf's run id."""
     sql = connection.queries
-    conversation = conversation_number(connection, scope, conversation_id)
+    conversation = locked_conversation(connection, scope, conversation_id)
     number = turn_number(connection, conversation, run_id)
     row = connection.execute(sql["turn_number"], (conversation, run_id)).fetchone()
     if row["state"] == "queued":
@@ -198,12 +198,14 @@ def set_title(
 ) -> str:
     """Set the title, unless there is one and *replace* is False. Return the title that counts."""
     sql = connection.queries
-    conversation = conversation_number(connection, scope, conversation_id)
+    conversation = locked_conversation(connection, scope, conversation_id)
     found = connection.execute(sql["title"], (conversation,)).fetchone()
     if found is not None and not replace:
         return str(found[0])
     connection.execute(sql["blank_title"], (conversation,))
-    connection.execute(sql["add_conversation_text"], (conversation, None, "title", storable(title), _end(connection, keep_seconds)))
+    connection.execute(
+        sql["add_conversation_text"], (conversation, None, "title", storable(title), _end(connection, keep_seconds))
+    )
     return title
 
 
@@ -217,12 +219,14 @@ def rate_turn(
 ) -> None:
     """Replace the feedback on a turn's answer, or remove it. Raises `UnknownTurnError`."""
     sql = connection.queries
-    conversation = conversation_number(connection, scope, conversation_id)
+    conversation = locked_conversation(connection, scope, conversation_id)
     number = turn_number(connection, conversation, run_id)
     connection.execute(sql["blank_texts_of_turn"], (number, "feedback"))
     if feedback is not None:
         body = encode_json({"rating": feedback.rating, "text": storable(feedback.text)})
-        connection.execute(sql["add_conversation_text"], (conversation, number, "feedback", body, _end(connection, keep_seconds)))
+        connection.execute(
+            sql["add_conversation_text"], (conversation, number, "feedback", body, _end(connection, keep_seconds))
+        )
 
 
 def _end(connection: Session, keep_seconds: float | None) -> float | None:
@@ -240,7 +244,7 @@ def search_turns(connection: Session, scope: AnyScope, text: str, limit: int) ->
         bound |= {"wanted": " ".join(words), "limit": most(limit), "most": _MOST_SEARCHED}
         rows = connection.execute(sql, bound).fetchall()
         numbers = [row[0] for row in rows]
-        found = _turns(connection, f"t.number IN ({', '.join(map(str, numbers))})")
+        found = _turns(connection, f"t.number IN ({', '.join(map(str, numbers))})") if numbers else {}
     return tuple(found[number] for number in numbers)
 
 
@@ -253,7 +257,8 @@ def delete_conversation(connection: Session, scope: Scope, conversation_id: str)
     bound = {**scope_row(scope), "conversation_key": hash_key(conversation_id), "id": conversation_id}
     of_conversation = scoped(connection, "runs_of_conversation", scope)[0]
     with connection.transaction():
-        conversation_number(connection, scope, conversation_id)
+        number = locked_conversation(connection, scope, conversation_id)
+        connection.lock("lock_trees_of_conversation", {"conversation": number})
         runs = connection.execute(of_conversation, bound).fetchall()
         roots = {row["root"]: row["erase_after"] for row in runs if not row["ended"] and row["root"] == row["number"]}
         end_trees(connection, roots.items(), _DELETED)
@@ -262,6 +267,6 @@ def delete_conversation(connection: Session, scope: Scope, conversation_id: str)
             connection.execute(sql["forget_run_of_conversation"], {"run": row["number"]})
         connection.execute(scoped(connection, "forget_texts_of_conversation", scope)[0], bound)
         connection.execute(sql["forget_rules_of_conversation"], bound)
-        forget_conversations(connection, [conversation_number(connection, scope, conversation_id)])
+        forget_conversations(connection, [number])
     connection.checkpoint()
     return Erased(runs=len(runs), memories=0)

@@ -11,7 +11,7 @@ from ..types import Erased, RunEnd
 from .budgets import charge_reserved
 from .journal import end_tree, erase_content
 from .media import release_contents
-from .rows import account_keys, scope_key, to_operation, usage_row
+from .rows import account_keys, scope_key, scope_row, to_operation, usage_row
 from .schedule import check_operator
 from .session import Session
 from .statements import scoped
@@ -65,8 +65,10 @@ def erase(connection: Session, scope: Scope | TenantScope, *, force: bool) -> Er
         raise ConfigurationError(f"erase({scope!r:.80}): name a Scope or a TenantScope")
     if force:
         with connection.transaction():
+            connection.lock("lock_trees", scope_row(scope), scope)
             end_trees(connection, connection.execute(*scoped(connection, "open_roots", scope)).fetchall(), _ENDED)
     with connection.transaction():
+        connection.lock("lock_trees", scope_row(scope), scope)
         rows = connection.execute(*scoped(connection, "runs_to_forget", scope)).fetchall()
         for row in rows:
             if not row["ended"]:

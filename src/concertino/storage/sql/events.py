@@ -59,6 +59,7 @@ class AddingEvents(Write[None]):
 
 def end_events(connection: Session, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
     """Close the log of a root that has ended, with one row, unless it is closed."""
+    connection.lock("lock_tree", {"run_id": root_id})
     _log(connection, scope, root_id)
     for root, last in connection.execute(connection.queries["close_log"], {"run_id": root_id}).fetchall():
         bound = {"root": root, "run_id": root_id, "entry": 0, "source": None, "first": last, "last": last}

@@ -246,6 +246,7 @@ def claim_tree(connection: Session, scope: AnyScope, run_id: str, owner: str, se
     """Claim the tree of the root *run_id*."""
     if not owner:
         raise StorageError(f"claim on run {run_id!r} without an owner: pass process_owner()")
+    connection.lock("lock_tree", {"run_id": run_id})
     row = position(connection, scope, run_id)
     if row["root_id"] != run_id:
         raise UnknownRunError(f"run {run_id!r} is a sub-agent's: claim {row['root_id']!r}, the root of its tree")

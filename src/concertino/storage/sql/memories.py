@@ -7,7 +7,7 @@ import hashlib
 from ...errors import StorageError
 from ...scope import Scope
 from ...text import index_terms, query_terms
-from ..codec import memory_id, storable
+from ..codec import encode_json, memory_id, storable
 from ..types import Memory
 from .rows import to_memory
 from .session import Session
@@ -39,7 +39,7 @@ def recall(connection: Session, scope: Scope, query: str, limit: int) -> tuple[M
     either = " OR ".join(f'"{word}"' for word in wanted)
     match = f"scope : {_scope_word(scope)} AND words : ({either})"
     sql, bound = scoped(connection, "find_memories" if wanted else "newest_memories", scope)
-    bound |= {"limit": most(limit), "match": match}
+    bound |= {"limit": most(limit), "match": match, "wanted": encode_json(wanted)}
     return tuple(to_memory(row) for row in connection.execute(sql, bound).fetchall())
 
 

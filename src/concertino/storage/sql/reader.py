@@ -37,7 +37,7 @@ _COLUMNS = {
     "model": "u.provider || ':' || u.model",
     "user": "r.user_id",
     "tenant": "r.tenant",
-    "day": "/*day*/",
+    "day": "date(u.booked, 'unixepoch')",
 }
 _KINDS = frozenset(get_args(EntryKind))
 _TOKENS = ("prompt", "completion", "cached", "cache_write", "reasoning", "cache_write_1h")
@@ -101,7 +101,7 @@ def usage_sums(
     numbers = ", ".join(str(number + 1) for number in range(len(by)))
     grouping = f"GROUP BY {numbers} ORDER BY {numbers}" if by else "HAVING count(*) > 0"
     sql, bound = scoped(connection, "usage_sums", scope)
-    sql = sql.replace("/*columns*/", columns.replace("/*day*/", connection.queries["day"])).replace("/*grouping*/", grouping)
+    sql = sql.replace("/*columns*/", columns).replace("/*grouping*/", grouping)
     rows = connection.execute(sql, {**bound, "since": since, "until": until}).fetchall()
     return tuple(_to_sum(tuple(row), len(by)) for row in rows)
 
@@ -111,8 +111,8 @@ def _to_sum(row: tuple[Any, ...], width: int) -> UsageSum:
     return UsageSum(
         by=row[:width],
         attempts=attempts,
-        tokens=Tokens(*tokens[: len(_TOKENS)]),
-        unknown_tokens=Tokens(*tokens[len(_TOKENS) :]),
+        tokens=Tokens(*map(int, tokens[: len(_TOKENS)])),
+        unknown_tokens=Tokens(*map(int, tokens[len(_TOKENS) :])),
         cost=None if attempts and unpriced == attempts else Decimal(cost),
         unpriced=unpriced,
         estimated=estimated,

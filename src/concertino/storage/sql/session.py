@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
+from ...scope import OPERATOR, AnyScope
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -28,14 +30,22 @@ class Cursor(Protocol):
     """A statement's result."""
 
     @property
-    def rowcount(self) -> int: ...
+    def rowcount(self) -> int:
+        """The number of rows that were changed."""
+        ...
 
     @property
-    def lastrowid(self) -> int | None: ...
+    def lastrowid(self) -> int | None:
+        """The number of the row that was added."""
+        ...
 
-    def fetchone(self) -> Any: ...
+    def fetchone(self) -> Any:
+        """Return the next row, or None."""
+        ...
 
-    def fetchall(self) -> list[Any]: ...
+    def fetchall(self) -> list[Any]:
+        """Return the other rows."""
+        ...
 
     def __iter__(self) -> Iterator[Any]: ...
 
@@ -69,9 +79,10 @@ class Session(Protocol):
         """Begin a transaction for a `with` block that reads everything inside at one moment."""
         ...
 
-    def lock(self, name: str, bound: Mapping[str, object]) -> None:
-        """Wait until no other transaction writes what the statement *name* selects; until the end of this one.
+    def lock(self, name: str, bound: Mapping[str, object], scope: AnyScope = OPERATOR) -> None:
+        """Wait until no other transaction writes what the statement *name* selects for *scope*.
 
+        It stays so until the end of this transaction.
         The order is: a conversation, then trees by their number, then accounts. Nothing to do where writers take turns.
         """
         ...
@@ -138,6 +149,12 @@ class StoreConnection(Protocol):
 
         Raises `StorageError` if the database failed or the store is closed.
         """
+        ...
+
+    async def run_after(
+        self, tree: str, work: Callable[Concatenate[Any, P], T], *arguments: P.args, **options: P.kwargs
+    ) -> T:
+        """Return the result of *work* as `run` does, after all earlier writes to the *tree* of a root."""
         ...
 
     async def write(self, write: Write[T]) -> T:

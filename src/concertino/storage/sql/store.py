@@ -104,11 +104,11 @@ class SqlStore(SqlApprovalRules, SqlConversations):
 
     async def load(self, scope: AnyScope, run_id: str) -> StoredJournal | None:
         """Return a run's whole journal, or None."""
-        return await self._connection.run(reader.load, scope, run_id)
+        return await self._connection.run_after(run_id, reader.load, scope, run_id)
 
     async def run(self, scope: AnyScope, run_id: str) -> StoredRun | None:
         """Return one run, or None."""
-        found = await self._connection.run(reader.runs, scope, 1, run_id=run_id)
+        found = await self._connection.run_after(run_id, reader.runs, scope, 1, run_id=run_id)
         return found[0] if found else None
 
     async def runs(
@@ -209,7 +209,7 @@ class SqlStore(SqlApprovalRules, SqlConversations):
 
     async def open_events(self, claim: Claim) -> tuple[int, Sequence[StoredEvents]]:
         """Return the last number of the log of a claimed tree, and the rows whose work a crash undid."""
-        return await self._connection.run(events.open_events, claim)
+        return await self._connection.run_after(claim.root_id, events.open_events, claim)
 
     async def events(self, scope: AnyScope, root_id: str, after: int = 0, limit: int = 64) -> EventPage:
         """Return about *limit* rows of a log after number *after*."""

@@ -44,6 +44,13 @@ def conversation_number(connection: Session, scope: AnyScope, conversation_id: s
     return int(found[0])
 
 
+def locked_conversation(connection: Session, scope: AnyScope, conversation_id: str) -> int:
+    """Return the number of a conversation, which no other transaction changes until this one ends."""
+    number = conversation_number(connection, scope, conversation_id)
+    connection.lock("lock_conversation", {"conversation": number})
+    return number
+
+
 def turn_number(connection: Session, conversation: int, run_id: str) -> int:
     """Return the number of a turn. Raises `UnknownTurnError`."""
     found = connection.execute(connection.queries["turn_number"], (conversation, run_id)).fetchone()
@@ -59,7 +66,7 @@ def open_turn(connection: Session, run: int, start: RunStart, turn: TurnStart, n
     `RunExistsError` if a queued turn was started or withdrawn meanwhile.
     """
     sql = connection.queries
-    conversation = conversation_number(connection, start.scope, start.conversation_id)
+    conversation = locked_conversation(connection, start.scope, start.conversation_id)
     head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()
     if not turn.queued:
         _check_key(connection, conversation, turn.key)
@@ -89,7 +96,7 @@ def open_turn(connection: Session, run: int, start: RunStart, turn: TurnStart, n
 def queue_turn(connection: Session, scope: Scope, conversation_id: str, turn: QueuedTurn) -> bool:
     """Queue *turn*. Return False, and do nothing, if the conversation is idle. Raises `TurnExistsError`."""
     sql = connection.queries
-    conversation = conversation_number(connection, scope, conversation_id)
+    conversation = locked_conversation(connection, scope, conversation_id)
     _check_key(connection, conversation, turn.key)
     head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()
     waiting = connection.execute(sql["next_queued"], (conversation,)).fetchone() is not None
@@ -116,7 +123,7 @@ def queue_turn(connection: Session, scope: Scope, conversation_id: str, turn: Qu
 def steer_turn(connection: Session, scope: Scope, conversation_id: str, key: str, text: str) -> str | None:
     """Send *text* to the turn in progress and return its run id; None if no turn is. Raises `TurnExistsError`."""
     sql = connection.queries
-    conversation = conversation_number(connection, scope, conversation_id)
+    conversation = locked_conversation(connection, scope, conversation_id)
     _check_key(connection, conversation, key)
     head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()
     if head["current"] is None or not head["busy"]:
@@ -143,7 +150,7 @@ def steer_turn(connection: Session, scope: Scope, conversation_id: str, key: str
 
 def withdraw_turn(connection: Session, scope: Scope, conversation_id: str, run_id: str) -> bool:
     """Remove a queued turn. Return whether it was still queued. Raises `UnknownTurnError`."""
-    conversation = conversation_number(connection, scope, conversation_id)
+    conversation = locked_conversation(connection, scope, conversation_id)
     number = turn_number(connection, conversation, run_id)
     removed = connection.execute(connection.queries["withdraw_turn"], (number,)).rowcount > 0
     if removed:
@@ -201,6 +208,7 @@ def _index(connection: Session, number: int, conversation: int, run: int) -> Non
     if words := index_terms("\n".join(texts)[:_LONGEST_INDEXED]):
         connection.execute(sql["add_turn_words"], (number, f" {' '.join(words)} ".encode()))
     if used := [message.name for message in messages if message.role == "tool"]:
+        connection.lock("lock_conversation", {"conversation": conversation})
         head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()
         connection.execute(sql["set_tools"], (_joined(head["tools"], used), conversation))
 

@@ -14,14 +14,14 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 from ...errors import StorageError
+from ...scope import OPERATOR, AnyScope
 from ..process import is_dead
+from ..sql.jobs import Job, Outcome, deliver
 from ..sql.session import Write
 from .errors import explain
 from .statements import queries
@@ -30,8 +30,6 @@ from .watermark import Watermark
 P = ParamSpec("P")
 T = TypeVar("T")
 Connect = Callable[[], "SqliteSession"]
-Outcome = tuple[Any, BaseException | None]
-"""The result of a call, or its error."""
 
 MAX_BATCH = 256
 """Most writes in one transaction, so that none of them waits for many others."""
@@ -66,7 +64,7 @@ class SqliteSession(sqlite3.Connection):
         self.execute("BEGIN")
         return self
 
-    def lock(self, name: str, bound: Mapping[str, object]) -> None:
+    def lock(self, name: str, bound: Mapping[str, object], scope: AnyScope = OPERATOR) -> None:
         """Do nothing."""
 
     def dead_processes(self) -> list[str]:
@@ -172,18 +170,6 @@ def _explained(error: Exception, path: Path) -> Exception:
 # -- connections -------------------------------------------------------------------------------------------------------
 
 
-class Job:
-    """A call that waits for the connection."""
-
-    __slots__ = ("future", "loop", "outcome", "work")
-
-    def __init__(self, work: Callable[[], Any] | Write[Any]) -> None:
-        self.work = work
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self.loop.create_future()
-        self.outcome: Outcome = (None, None)
-
-
 class ThreadConnection:
     """A connection in a thread of its own, which does the work in the order of the calls.
 
@@ -217,6 +203,12 @@ class ThreadConnection:
     async def run(self, work: Callable[Concatenate[SqliteSession, P], T], *arguments: P.args, **options: P.kwargs) -> T:
         """Return the result of *work*. Raises `StorageError` if SQLite failed or the store is closed."""
         return await self._submit(lambda: work(self._opened(), *arguments, **options))  # type: ignore[no-any-return]
+
+    async def run_after(
+        self, tree: str, work: Callable[Concatenate[SqliteSession, P], T], *arguments: P.args, **options: P.kwargs
+    ) -> T:
+        """Return the result of *work*: everything is done in the order of the calls."""
+        return await self.run(work, *arguments, **options)
 
     async def write(self, write: Write[T]) -> T:
         """Return the result of *write* after its commit. Raises `StorageError` as `run` does."""
@@ -253,7 +245,7 @@ class ThreadConnection:
     def _work(self) -> None:
         for jobs in self._batches():
             self._do(jobs)
-            _deliver(jobs)
+            deliver(jobs)
             del jobs  # a waiting thread must not keep them alive
         if self._connection is not None:
             self._connection.close()
@@ -324,6 +316,12 @@ class InlineConnection:
         """Return the result of *work*. Raises `StorageError` if SQLite failed."""
         return self._result(work, *arguments, **options)  # type: ignore[no-any-return]
 
+    async def run_after(
+        self, tree: str, work: Callable[Concatenate[SqliteSession, P], T], *arguments: P.args, **options: P.kwargs
+    ) -> T:
+        """Return the result of *work*."""
+        return await self.run(work, *arguments, **options)
+
     async def write(self, write: Write[T]) -> T:
         """Return the result of *write*. Raises `StorageError` as `run` does."""
         return self._result(_commit, write)  # type: ignore[no-any-return]
@@ -349,23 +347,3 @@ class InlineConnection:
         if error is not None:
             raise error
         return result
-
-
-def _deliver(jobs: list[Job]) -> None:
-    """Set the futures of *jobs*, with one wake-up per event loop."""
-    for loop, group in groupby(jobs, key=attrgetter("loop")):
-        try:
-            loop.call_soon_threadsafe(_set_futures, list(group))
-        except RuntimeError:
-            continue  # the loop is closed, and so are its callers
-
-
-def _set_futures(jobs: list[Job]) -> None:
-    for job in jobs:
-        result, error = job.outcome
-        if job.future.done():
-            continue  # the caller was cancelled
-        if error is None:
-            job.future.set_result(result)
-        else:
-            job.future.set_exception(error)

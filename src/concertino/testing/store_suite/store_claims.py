@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +17,7 @@ from concertino.errors import (
     UnknownRunError,
     UnreadMessagesError,
 )
-from concertino.storage import Claim, Entry, process_owner
+from concertino.storage import Claim, Entry
 
 from .kit import SCOPE, FullStore, claim_tree, end, record, start, start_tree, whole
 
@@ -234,27 +231,3 @@ async def test_states_follow_from_entries(store: FullStore) -> None:
         run = await store.run(OPERATOR, "r1")
         assert run is not None
         assert run.state == state
-
-
-CHILD = "from concertino.storage import process_owner; print(process_owner(), flush=True); input()"
-
-
-async def test_the_claim_of_a_killed_process_can_be_taken_at_once(store: FullStore) -> None:
-    with child() as process:
-        assert process.stdout is not None
-        owner = process.stdout.readline().strip()
-        for run_id in ("r1", "r2"):
-            await start_tree(store, run_id, owner=owner, seconds=3600.0)
-            with pytest.raises(RunClaimedError):
-                await store.claim(OPERATOR, run_id, process_owner(), 9.0)
-        assert list((await store.due(OPERATOR)).orphaned) == []
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    direct = await store.claim(OPERATOR, "r2", process_owner(), 9.0)
-    assert (direct.tries, direct.sure) == (1, True)
-    assert list((await store.due(OPERATOR)).orphaned) == ["r1"]
-    assert (await store.claim(OPERATOR, "r1", process_owner(), 9.0)).tries == 1
-
-
-def child() -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", CHILD], stdin=-1, stdout=-1, text=True)

@@ -99,25 +99,6 @@ WITH RECURSIVE path (number, depth) AS (
 )
 SELECT number FROM path WHERE number IS NOT NULL ORDER BY depth DESC LIMIT 1;
 
--- name: turns
-SELECT t.number, t.run_id, t.state AS stage, t.created, t.mode, c.id AS conversation_id, coalesce(p.run_id, '') AS parent_id,
-    r.task, h.state, e.answer, e.error,
-    (SELECT CAST(x.body AS BLOB) FROM conversation_texts AS x
-        WHERE x.turn = t.number AND x.kind = 'input' AND x.body <> '') AS input,
-    (SELECT x.body FROM conversation_texts AS x WHERE x.turn = t.number AND x.kind = 'feedback' AND x.body <> '')
-        AS feedback,
-    (SELECT json_group_array(s.run_id) FROM (
-        SELECT run_id FROM turns WHERE conversation = t.conversation AND parent IS t.parent
-            AND state IN ('open', 'closed') ORDER BY number
-    ) AS s) AS siblings
-FROM turns AS t JOIN conversations AS c ON c.number = t.conversation
-LEFT JOIN turns AS p ON p.number = t.parent
-LEFT JOIN runs AS r ON r.number = t.run
-LEFT JOIN heads AS h ON h.run = t.run
-LEFT JOIN ends AS e ON e.number = h.ending
-WHERE /*conditions*/
-ORDER BY t.number;
-
 -- name: history
 WITH RECURSIVE path (number, parent, run, depth) AS (
     SELECT number, parent, run, 0 FROM turns WHERE run_id = :run_id
@@ -150,38 +131,11 @@ SELECT 1 FROM path JOIN turns AS t ON t.number = path.parent WHERE t.run_id = :a
 SELECT content FROM journal
 WHERE run = (SELECT number FROM runs WHERE run_id = ?) AND kind = 'ended' ORDER BY seq DESC LIMIT 1;
 
--- name: turns_to_close
-SELECT t.number, t.conversation, t.run FROM turns AS t JOIN heads AS h ON h.run = t.run
-WHERE t.state IN ('queued', 'open') AND t.state = 'open' AND h.ending IS NOT NULL;
-
 -- name: close_turn
 UPDATE turns SET state = 'closed' WHERE number = ? AND state = 'open' RETURNING number;
 
--- name: words_of_turn
-SELECT m.role, CAST(coalesce(m.kept, m.body) AS BLOB) FROM messages AS m
-WHERE m.run = ? AND m.keep_seconds IS NULL AND coalesce(m.kept, m.body) <> '' ORDER BY m.number;
-
 -- name: add_turn_words
 INSERT INTO turn_words (turn, words) VALUES (?, ?);
-
--- name: due_turns
-SELECT c.id, c.tenant, c.user_id, c.agent, t.run_id, t.mode, t.anchored,
-    coalesce((SELECT p.run_id FROM turns AS p WHERE p.number = t.parent), '') AS parent,
-    (SELECT CAST(x.body AS BLOB) FROM conversation_texts AS x  -- text that is not UTF-8 would fail for all turns
-        WHERE x.turn = t.number AND x.kind = 'input' AND x.body <> '') AS input
-FROM turns AS t
-JOIN conversations AS c ON c.number = t.conversation
-JOIN conversation_heads AS h ON h.conversation = c.number
-LEFT JOIN turns AS current ON current.number = h.current
-LEFT JOIN heads AS run ON run.run = current.run
-WHERE t.state IN ('queued', 'open') AND t.state = 'queued' AND (h.current IS NULL OR run.ending IS NOT NULL)
-    AND t.not_before <= :now AND (:agents IS NULL OR c.agent IN (SELECT value FROM json_each(:agents)))
-    AND t.number = (
-        SELECT q.number FROM turns AS q WHERE q.conversation = t.conversation AND q.state = 'queued'
-        ORDER BY q.first DESC, q.number LIMIT 1
-    )
-ORDER BY row_number() OVER (PARTITION BY c.tenant ORDER BY t.number), t.number  -- the oldest of each tenant first
-LIMIT :limit;
 
 -- name: postpone_turn
 UPDATE turns SET not_before = :until WHERE number = :turn AND state = 'queued';
@@ -206,11 +160,6 @@ LIMIT :limit;
 -- name: forget_rules_of_conversation
 DELETE FROM approval_rules WHERE scope_key = :scope_key AND conversation_key = :conversation_key;
 
--- name: runs_of_conversation
-SELECT r.number, r.run_id, r.root, h.ending IS NOT NULL AS ended, h.erase_after
-FROM runs AS r INDEXED BY runs_by_conversation JOIN heads AS h ON h.run = r.number
-WHERE r.conversation_key = :conversation_key AND r.conversation_id = :id AND /*reached r*/;
-
 -- name: forget_run_of_conversation
 UPDATE runs SET conversation_key = NULL, conversation_id = '', task = '' WHERE number = :run;
 
@@ -227,9 +176,6 @@ UPDATE conversations SET conversation_key = NULL, id = '', user_id = '', agent =
 
 -- name: delete_conversation_head
 DELETE FROM conversation_heads WHERE conversation = ?;
-
--- name: forget_turn_words
-UPDATE turn_words SET turn = NULL, words = x'' WHERE turn IN (SELECT number FROM turns WHERE conversation = ?);
 
 -- name: delete_turns
 DELETE FROM turns WHERE conversation = ?;

@@ -51,19 +51,8 @@ UPDATE heads SET erase_at = :erase_at, sweep_at = (
 WHERE run = :run
 RETURNING sweep_at;
 
--- name: due_to_sweep
-SELECT run, erase_at FROM heads WHERE sweep_at IS NOT NULL AND sweep_at <= :now;
-
 -- name: has_expired_text
 SELECT 1 FROM conversation_texts WHERE erase_at IS NOT NULL AND erase_at <= :now LIMIT 1;
-
--- name: expire_conversation_texts
--- A rating is no text.
-UPDATE conversation_texts SET
-    body = CASE WHEN kind = 'feedback' AND json_extract(body, '$.rating') IS NOT NULL
-        THEN json_object('rating', json_extract(body, '$.rating'), 'text', '') ELSE '' END,
-    erase_at = NULL
-WHERE erase_at IS NOT NULL AND erase_at <= :now;
 
 -- name: runs_to_forget
 SELECT r.number, r.run_id, r.tenant, r.user_id, h.ending IS NOT NULL AS ended

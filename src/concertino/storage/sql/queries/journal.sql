@@ -1,17 +1,5 @@
 -- Writing runs, and the claims on them.
 
--- name: begin_run
-INSERT INTO runs (
-    number, run_id, root, scope_key, parent_id, parent_call, agent, agent_path, conversation_key, conversation_id,
-    tenant, user_id, task, started, forked_from
-)
-SELECT next.number, :run_id, coalesce(:root, next.number), :scope_key, :parent_id, :parent_call, :agent, :agent_path,
-    :conversation_key, :conversation_id, :tenant, :user, :task, :started, :forked_from
-FROM (SELECT coalesce((SELECT max(number) FROM runs), 0) + 1 AS number) AS next  -- one look into the index, not a scan
-WHERE true
-ON CONFLICT (run_id) DO NOTHING
-RETURNING number, root;
-
 -- name: begin_head
 INSERT INTO heads (
     run, root, state, entries, commands, stop, epoch, owner, process, lease, tries, not_before, reason, ready_at,

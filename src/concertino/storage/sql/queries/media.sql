@@ -13,13 +13,6 @@ ON CONFLICT (run, media) DO NOTHING;
 -- name: contents_of_run
 SELECT m.digest, m.body FROM media_of_runs AS l JOIN media AS m ON m.number = l.media WHERE l.run = ?;
 
--- name: contents_of_events
-SELECT digest, body FROM media WHERE number IN (
-    SELECT m.number
-    FROM events AS e JOIN media_of_runs AS l ON l.run = e.run JOIN media AS m ON m.number = l.media
-    WHERE e.number IN (SELECT value FROM json_each(?)) AND instr(e.body, '"data_digest":"' || m.digest)
-);
-
 -- name: unlink_contents
 -- Those that no message and no event of the run names any more, and with :shared no text that runs share either.
 DELETE FROM media_of_runs WHERE run = :run AND NOT EXISTS (

@@ -69,9 +69,9 @@ JOIN operations AS o ON o.scope_key = r.scope_key AND o.key = w.key
 WHERE w.key = :key AND o.run = r.number AND /*reached r*/;
 
 -- name: answer_operation
-UPDATE operations SET state = :state, answered = 1, expires = NULL WHERE scope_key = :scope_key AND key = :key;
+UPDATE operations SET state = :state, answered = true, expires = NULL WHERE scope_key = :scope_key AND key = :key;
 
 -- name: expire_operations
-UPDATE operations SET state = :state, answered = 1, expires = NULL
+UPDATE operations SET state = :state, answered = true, expires = NULL
 WHERE state = 'waiting' AND expires <= :now
 RETURNING root;

@@ -63,13 +63,3 @@ SELECT /*columns*/
 FROM usage AS u JOIN runs AS r ON r.number = u.run JOIN runs AS top ON top.number = r.root
 WHERE u.booked >= coalesce(:since, u.booked) AND (:until IS NULL OR u.booked < :until) AND /*reached r*/
 /*grouping*/;
-
--- name: identity
-SELECT id FROM identity;
-
--- name: last_entry
-SELECT coalesce(max(number), 0) FROM journal;
-
--- name: day
--- An expression: the day of a booking, UTC.
-date(u.booked, 'unixepoch')

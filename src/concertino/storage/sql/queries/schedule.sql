@@ -34,18 +34,6 @@ WHERE h.stop AND h.ending IS NULL AND h.root = h.run AND h.state = 'running';
 UPDATE heads SET not_before = 0, ready_at = max(:now, CASE WHEN owner = '' THEN 0 ELSE lease END)
 WHERE run = :root AND ending IS NULL;
 
--- name: processes
-WITH RECURSIVE found (process) AS (
-    SELECT min(process) FROM heads WHERE process <> ''
-    UNION ALL
-    SELECT (SELECT min(h.process) FROM heads AS h WHERE h.process <> '' AND h.process > found.process) FROM found
-    WHERE found.process IS NOT NULL
-)
-SELECT process FROM found WHERE process IS NOT NULL;
-
--- name: end_leases
-UPDATE heads SET lease = min(lease, :now), process = '' WHERE process = :process RETURNING run;
-
 -- name: root
 SELECT r.number, h.state, h.ending, h.owner, h.lease
 FROM runs AS r JOIN heads AS h ON h.run = r.number

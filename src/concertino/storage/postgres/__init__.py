@@ -1,0 +1,10 @@
+"""The store on PostgreSQL."""
+
+from ...extras import extra
+
+with extra("postgres", "the store on PostgreSQL"):
+    import psycopg  # noqa: F401
+
+from .store import PostgresStore
+
+__all__ = ["PostgresStore"]

@@ -1,0 +1,140 @@
+-- The statements that PostgreSQL has in a form of its own.
+
+-- name: begin_run
+INSERT INTO runs (
+    number, run_id, root, scope_key, parent_id, parent_call, agent, agent_path, conversation_key, conversation_id,
+    tenant, user_id, task, started, forked_from
+)
+SELECT next.number, :run_id, coalesce(:root, next.number), :scope_key, :parent_id, :parent_call, :agent, :agent_path,
+    :conversation_key, :conversation_id, :tenant, :user, :task, :started, :forked_from
+FROM (SELECT nextval(pg_get_serial_sequence('runs', 'number')) AS number) AS next
+ON CONFLICT (run_id) DO NOTHING
+RETURNING number, root;
+
+-- name: turns
+SELECT t.number, t.run_id, t.state AS stage, t.created, t.mode, c.id AS conversation_id, coalesce(p.run_id, '') AS parent_id,
+    r.task, h.state, e.answer, e.error,
+    (SELECT x.body FROM conversation_texts AS x WHERE x.turn = t.number AND x.kind = 'input' AND x.body <> '') AS input,
+    (SELECT x.body FROM conversation_texts AS x WHERE x.turn = t.number AND x.kind = 'feedback' AND x.body <> '')
+        AS feedback,
+    (SELECT coalesce(json_agg(s.run_id ORDER BY s.number), '[]')::text FROM turns AS s
+        WHERE s.conversation = t.conversation AND s.parent IS NOT DISTINCT FROM t.parent
+            AND s.state IN ('open', 'closed')) AS siblings
+FROM turns AS t JOIN conversations AS c ON c.number = t.conversation
+LEFT JOIN turns AS p ON p.number = t.parent
+LEFT JOIN runs AS r ON r.number = t.run
+LEFT JOIN heads AS h ON h.run = t.run
+LEFT JOIN ends AS e ON e.number = h.ending
+WHERE /*conditions*/
+ORDER BY t.number;
+
+-- name: turns_to_close
+SELECT t.number, t.conversation, t.run FROM turns AS t JOIN heads AS h ON h.run = t.run
+WHERE t.state IN ('queued', 'open') AND t.state = 'open' AND h.ending IS NOT NULL
+ORDER BY t.number LIMIT 200 FOR UPDATE OF t SKIP LOCKED;
+
+-- name: words_of_turn
+SELECT m.role, convert_to(coalesce(m.kept, m.body), 'UTF8') FROM messages AS m
+WHERE m.run = ? AND m.keep_seconds IS NULL AND coalesce(m.kept, m.body) <> '' ORDER BY m.number;
+
+-- name: due_turns
+SELECT c.id, c.tenant, c.user_id, c.agent, t.run_id, t.mode, t.anchored,
+    coalesce((SELECT p.run_id FROM turns AS p WHERE p.number = t.parent), '') AS parent,
+    (SELECT x.body FROM conversation_texts AS x WHERE x.turn = t.number AND x.kind = 'input' AND x.body <> '') AS input
+FROM turns AS t
+JOIN conversations AS c ON c.number = t.conversation
+JOIN conversation_heads AS h ON h.conversation = c.number
+LEFT JOIN turns AS current ON current.number = h.current
+LEFT JOIN heads AS run ON run.run = current.run
+WHERE t.state IN ('queued', 'open') AND t.state = 'queued' AND (h.current IS NULL OR run.ending IS NOT NULL)
+    AND t.not_before <= :now AND (:agents IS NULL OR c.agent IN (SELECT value FROM json_each(:agents)))
+    AND t.number = (
+        SELECT q.number FROM turns AS q WHERE q.conversation = t.conversation AND q.state = 'queued'
+        ORDER BY q.first DESC, q.number LIMIT 1
+    )
+ORDER BY row_number() OVER (PARTITION BY c.tenant ORDER BY t.number), t.number  -- the oldest of each tenant first
+LIMIT :limit;
+
+-- name: forget_turn_words
+UPDATE turn_words SET turn = NULL, words = '' WHERE turn IN (SELECT number FROM turns WHERE conversation = ?);
+
+-- name: runs_of_conversation
+SELECT r.number, r.run_id, r.root, h.ending IS NOT NULL AS ended, h.erase_after
+FROM runs AS r JOIN heads AS h ON h.run = r.number
+WHERE r.conversation_key = :conversation_key AND r.conversation_id = :id AND /*reached r*/;
+
+-- name: expire_conversation_texts
+-- A rating is no text.
+UPDATE conversation_texts SET
+    body = CASE WHEN kind = 'feedback' AND body::json ->> 'rating' IS NOT NULL
+        THEN json_build_object('rating', body::json -> 'rating', 'text', '')::text ELSE '' END,
+    erase_at = NULL
+WHERE erase_at IS NOT NULL AND erase_at <= :now;
+
+-- name: due_to_sweep
+SELECT run, erase_at FROM heads WHERE sweep_at IS NOT NULL AND sweep_at <= :now
+ORDER BY run LIMIT 1000 FOR UPDATE SKIP LOCKED;
+
+-- name: contents_of_events
+SELECT digest, body FROM media WHERE number IN (
+    SELECT m.number
+    FROM events AS e JOIN media_of_runs AS l ON l.run = e.run JOIN media AS m ON m.number = l.media
+    WHERE e.number IN (SELECT value::bigint FROM json_each(?)) AND instr(e.body, '"data_digest":"' || m.digest)
+);
+
+-- name: add_memory_words
+WITH found (memory, scope, words) AS (VALUES (?, ?, ?))
+INSERT INTO memory_words SELECT memory, ' ' || words || ' ' FROM found;
+
+-- name: find_memories
+-- BM25 over the memories of the scope.
+WITH mine AS (
+    SELECT m.number, m.id, m.text, m.created, m.metadata, w.words, count(*) OVER () AS many,
+        length(w.words) - length(replace(w.words, ' ', '')) AS size,
+        avg(length(w.words) - length(replace(w.words, ' ', ''))) OVER () AS usual
+    FROM memories AS m JOIN memory_words AS w ON w.memory = m.number
+    WHERE /*reached m*/
+), hits AS (
+    SELECT mine.*, count(*) OVER (PARTITION BY value) AS found,
+        (length(words) - length(replace(words, ' ' || value || ' ', ''))) / (length(value) + 2.0) AS times
+    FROM mine JOIN json_each(:wanted) ON strpos(words, ' ' || value || ' ') > 0
+)
+SELECT id, text, created, metadata FROM hits
+GROUP BY number, id, text, created, metadata
+ORDER BY sum(ln(1 + (many - found + 0.5) / (found + 0.5)) * 2.2 * times / (times + 0.3 + 0.9 * size / usual)) DESC,
+    number DESC
+LIMIT :limit;
+
+-- name: rebuild_words
+DELETE FROM memory_words AS w USING memories AS m WHERE m.number = w.memory AND m.id IS NULL;
+
+-- name: lock_tree
+-- The root's head is the lock of its tree: whoever writes anything of the tree waits for it first.
+SELECT 1 FROM heads WHERE run = (SELECT root FROM runs WHERE run_id = :run_id) FOR UPDATE;
+
+-- name: lock_trees
+SELECT 1 FROM heads WHERE run IN (SELECT r.root FROM runs AS r WHERE /*reached r*/) ORDER BY run FOR UPDATE;
+
+-- name: lock_wait
+SELECT 1 FROM heads
+WHERE run IN (
+    SELECT root FROM operations WHERE state = 'waiting' AND expires <= :now
+    UNION ALL SELECT r.root FROM waits AS w JOIN runs AS r ON r.number = w.run WHERE w.key = :key
+    UNION ALL SELECT root FROM runs WHERE run_id = :run_id
+)
+ORDER BY run FOR UPDATE;
+
+-- name: lock_overdue
+SELECT 1 FROM heads WHERE run IN (SELECT root FROM operations WHERE state = 'waiting' AND expires <= :now)
+ORDER BY run FOR UPDATE;
+
+-- name: lock_conversation
+SELECT 1 FROM conversation_heads WHERE conversation = :conversation FOR UPDATE;
+
+-- name: lock_trees_of_conversation
+SELECT 1 FROM heads
+WHERE run IN (
+    SELECT r.root FROM conversations AS c JOIN runs AS r ON r.conversation_key = c.conversation_key
+    WHERE c.number = :conversation AND r.scope_key = c.scope_key
+)
+ORDER BY run FOR UPDATE;

@@ -1,0 +1,81 @@
+"""The schema in the database: its migrations, each in one transaction, and one process at a time."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from ...ids import token
+from .errors import foreign, newer
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+_LOCK = 0x434E4354
+"""Key of the advisory lock ("CNCT") under which one process migrates while the others wait."""
+
+
+@cache
+def migrations() -> tuple[str, ...]:
+    """Return the text of each migration: the first makes version 1 of the schema."""
+    return tuple(path.read_text("utf-8") for path in sorted(_MIGRATIONS.glob("[0-9]*.sql")))
+
+
+def migrate(connection: psycopg.Connection[Any], schema: str, name: str) -> None:
+    """Bring the *schema* of the database *name* to the newest version. A process that was killed leaves whole versions.
+
+    Raises `DatabaseVersionError` if the schema is newer or of another program, and `psycopg.Error`.
+    """
+    if _version(connection, schema) == len(migrations()):
+        return
+    connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (_LOCK, schema))
+    try:
+        version = _version(connection, schema)
+        if version is None:
+            if _has_tables(connection, schema):
+                raise foreign(name, schema)
+            version = 0
+        if version > len(migrations()):
+            raise newer(name, version, len(migrations()))
+        for number, text in enumerate(migrations()[version:], version + 1):
+            _apply(connection, schema, number, text)
+    finally:
+        connection.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", (_LOCK, schema))
+
+
+def _apply(connection: psycopg.Connection[Any], schema: str, number: int, text: str) -> None:
+    with connection.transaction():
+        if number == 1:
+            connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+        connection.execute(text)
+        if number == 1:
+            connection.execute("INSERT INTO identity (id, version) VALUES (%s, 0)", (token(),))
+        connection.execute("UPDATE identity SET version = %s", (number,))
+
+
+def _version(connection: psycopg.Connection[Any], schema: str) -> int | None:
+    """Return the version of the schema; None if it has none."""
+    table = sql.Identifier(schema, "identity")
+    found = connection.execute("SELECT to_regclass(%s)", (table.as_string(connection),)).fetchone()
+    if found is None or found[0] is None:
+        return None
+    try:
+        row = connection.execute(sql.SQL("SELECT version FROM {}").format(table)).fetchone()
+    except psycopg.errors.UndefinedColumn:
+        return None  # another program's table of this name
+    return None if row is None else int(row[0])
+
+
+def _has_tables(connection: psycopg.Connection[Any], schema: str) -> bool:
+    found = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s LIMIT 1"
+    return connection.execute(found, (schema,)).fetchone() is not None
+
+
+def check_name(schema: str) -> str:
+    """Return *schema* if it can be a name. Raises `ValueError`."""
+    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):
+        raise ValueError(f"invalid schema {schema!r}: use lowercase letters, digits and _")
+    return schema

@@ -1,0 +1,239 @@
+"""A session in PostgreSQL: the dialect of its statements, transactions, and reconnection."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import psycopg
+from psycopg import ClientCursor, pq
+from psycopg.abc import AdaptContext
+from psycopg.types.string import StrDumperUnknown, TextLoader
+
+from ...errors import StorageError
+from ...scope import OPERATOR, AnyScope
+from ..sql.session import Cursor
+from ..sql.statements import kind_of, limited, read_statements, shared_queries
+
+Connect = Callable[[], "psycopg.Connection[Any]"]
+
+PATIENCE = 10.0
+"""Seconds in which lost connections, restarts of the server and conflicts between transactions are overcome."""
+_PAUSE = 0.02
+_NUMBERED = (
+    *("add_entry", "add_outcome", "add_end", "add_event_row"),
+    *("add_conversation", "add_turn", "add_memory"),
+)
+"""Statements whose callers need the number of the new row."""
+_PARAMETER = re.compile(r"(?<![:\w]):(\w+)|\?|%")
+_CLOCK = "extract(epoch FROM clock_timestamp())::float8"
+_ESCAPE, _NUL = "\ufdd0", "\x00"
+"""PostgreSQL stores no NUL. It becomes two characters, of which the first is none (Unicode's noncharacters)."""
+
+
+@cache
+def queries() -> dict[str, str]:
+    """Return the named statements."""
+    found = shared_queries() | read_statements(Path(__file__).parent / "queries")
+    return found | {name: f"{found[name].rstrip(';')}\nRETURNING number" for name in _NUMBERED}
+
+
+@lru_cache(1024)
+def translated(sql: str) -> str:
+    """Return *sql* with its parameters in the form of psycopg."""
+    return _PARAMETER.sub(lambda found: f"%({found[1]})s" if found[1] else "%%" if found[0] == "%" else "%s", sql)
+
+
+class Row(tuple[Any, ...]):
+    """A row whose values have names."""
+
+    names: dict[str, int]
+
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(self.names[key] if isinstance(key, str) else key)
+
+
+def named_rows(cursor: psycopg.Cursor[Any]) -> Callable[[Sequence[Any]], Row]:
+    """Return the function that makes a row of *cursor*."""
+    columns = cursor.description or ()
+    names = {column.name: number for number, column in reversed(list(enumerate(columns)))}
+
+    def make(values: Sequence[Any]) -> Row:
+        row = Row(values)
+        row.names = names
+        return row
+
+    return make
+
+
+class StatementCursor(ClientCursor[Any]):
+    """A statement's result."""
+
+    @property
+    def lastrowid(self) -> int | None:
+        """The number of the row that the statement has added."""
+        row = self.fetchone()
+        return None if row is None else row[0]
+
+
+class TextDumper(StrDumperUnknown):
+    """Texts, also with NUL."""
+
+    def dump(self, obj: str) -> Any:
+        """Return the stored form."""
+        if _NUL in obj or _ESCAPE in obj:
+            obj = obj.replace(_ESCAPE, _ESCAPE + "1").replace(_NUL, _ESCAPE + "0")
+        return super().dump(obj)
+
+
+class TextReader(TextLoader):
+    """Texts, also with NUL."""
+
+    def load(self, data: Any) -> str:
+        """Return the text of the stored form."""
+        text = str(super().load(data))
+        if _ESCAPE in text:
+            text = text.replace(_ESCAPE + "0", _NUL).replace(_ESCAPE + "1", _ESCAPE)
+        return text
+
+
+def adapt_texts(connection: AdaptContext) -> None:
+    """Store texts with NUL on *connection*."""
+    assert connection.adapters is not None
+    connection.adapters.register_dumper(str, TextDumper)
+    for name in ("text", "varchar"):
+        connection.adapters.register_loader(name, TextReader)
+
+
+class LostError(Exception):
+    """The connection was lost, and the transaction was rolled back: all work in it is to be repeated."""
+
+
+class PostgresSession:
+    """A connection as the store's rules use it. It is made anew when it was lost."""
+
+    queries: ClassVar = queries()
+    read_only = False
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+        self._connection: psycopg.Connection[Any] | None = None
+        self._now: float | None = None
+        """The time at which the transaction began."""
+
+    @property
+    def connection(self) -> psycopg.Connection[Any]:
+        """The connection, made anew if it is closed. Raises `psycopg.OperationalError`."""
+        if self._connection is None or self._connection.closed:
+            self._connection = self._connect()
+        return self._connection
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Cursor:
+        """Run one statement."""
+        cursor = StatementCursor(self.connection, row_factory=named_rows)
+        cursor.execute(translated(sql), parameters)
+        return cursor
+
+    def now(self) -> float:
+        """Return the time of the database: that of the transaction's begin, or else the current one."""
+        return self._now or float(self.connection.execute(f"SELECT {_CLOCK}").fetchone()[0])  # type: ignore[index]
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Begin a transaction for a `with` block, which commits it, or rolls it back after an error.
+
+        If the answer to the commit is lost, the server is asked for the outcome.
+        """
+        cursor = self._begin(f"BEGIN; SELECT {_CLOCK}, pg_current_xact_id()::text")
+        cursor.nextset()
+        ((self._now, transaction),) = cursor.fetchall()
+        with self._rolled_back():
+            yield
+        try:
+            self.connection.execute("COMMIT")
+        except psycopg.OperationalError:
+            self._resolve(transaction)
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Begin a transaction for a `with` block that reads everything inside at one moment."""
+        self._begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        with self._rolled_back():
+            yield
+        self.connection.execute("COMMIT")
+
+    def lock(self, name: str, bound: Mapping[str, object], scope: AnyScope = OPERATOR) -> None:
+        """Wait until no other transaction writes what the statement *name* selects for *scope*."""
+        self.execute(limited(self.queries[name], kind_of(scope)), bound)
+
+    def is_dead(self, owner: str) -> bool:
+        """Return False: only the lease decides, since processes of many machines write here."""
+        return False
+
+    def dead_processes(self) -> list[str]:
+        """Return none, for the same reason."""
+        return []
+
+    def rebuild_words(self) -> None:
+        """Remove the words of erased memories from their index."""
+        self.execute(self.queries["rebuild_words"])
+
+    def checkpoint(self) -> None:
+        """Do nothing: old versions of rows go with the next vacuum, and the log with its archive."""
+
+    def reset(self) -> None:
+        """End a transaction that an error has left open."""
+        self._now = None
+        if self._connection is not None and not self._is_idle():
+            with suppress(psycopg.Error):
+                self._connection.execute("ROLLBACK")
+            if not self._is_idle():
+                self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            with suppress(psycopg.Error):
+                self._connection.close()
+            self._connection = None
+
+    def _is_idle(self) -> bool:
+        return self._connection is not None and self._connection.pgconn.transaction_status == pq.TransactionStatus.IDLE
+
+    def _begin(self, sql: str) -> psycopg.Cursor[Any]:
+        return self.connection.execute(sql)
+
+    @contextmanager
+    def _rolled_back(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.reset()
+            raise
+        finally:
+            self._now = None
+
+    def _resolve(self, transaction: str) -> None:
+        """Return if the *transaction* was committed whose answer was lost. Raises `LostError` if it was rolled back."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                self.close()
+                found = self.connection.execute("SELECT pg_xact_status(%s::xid8)", (transaction,)).fetchone()
+                status = None if found is None else found[0]
+            except psycopg.OperationalError:
+                status = "in progress"
+                if time.monotonic() > deadline:
+                    raise
+            if status == "committed":
+                return
+            if status == "aborted":
+                raise LostError
+            if status is None or time.monotonic() > deadline:
+                raise StorageError(f"the outcome of transaction {transaction} is unknown: read what it wrote")
+            time.sleep(_PAUSE)

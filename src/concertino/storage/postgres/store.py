@@ -1,0 +1,87 @@
+"""The store on PostgreSQL, for many processes on many machines."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any, Self
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from ...errors import ConfigurationError, StorageError
+from ..sql.store import SqlStore
+from .connection import SESSIONS, PooledConnection
+from .errors import explain
+from .schema import check_name, migrate
+from .session import adapt_texts
+
+_DEFAULTS = {
+    "application_name": "concertino",
+    "client_encoding": "UTF8",
+    "connect_timeout": "5",
+    # A server that is gone without a word is noticed within ten seconds.
+    "keepalives_idle": "4",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+    "target_session_attrs": "read-write",
+}
+_SETTINGS = {
+    "statement_timeout": "30s",
+    "lock_timeout": "10s",
+    # A process that was frozen inside a transaction keeps its locks no longer.
+    "idle_in_transaction_session_timeout": "5s",
+}
+
+
+class PostgresStore(SqlStore):
+    """`Store` and `Memories` in a PostgreSQL database: `PostgresStore.open("postgresql://user@host/database")`."""
+
+    @classmethod
+    async def open(
+        cls, url: str, *, schema: str = "concertino", sessions: int = SESSIONS, read_only: bool = False
+    ) -> Self:
+        """Open the store in *schema* of the database at *url*, with up to *sessions* connections.
+
+        A missing schema is created, and an older one migrated. With *read_only*, neither is done, and writing raises
+        `StorageError`. Options in the URL, such as `sslmode` or several hosts, are libpq's.
+
+        Raises `ConfigurationError` for an invalid URL, `DatabaseVersionError` if the schema is newer or of another
+        program, and `StorageError` if the database cannot be opened.
+        """
+        try:
+            given = conninfo_to_dict(url)
+            check_name(schema)
+        except (psycopg.Error, ValueError) as error:
+            raise ConfigurationError(f"the URL of the database cannot be read: {error}") from None
+        if sessions < 1:
+            raise ConfigurationError(f"sessions={sessions}: a store needs at least one connection")
+        name = f"{given.get('dbname', '')} at {given.get('host', 'localhost')}"
+        connect = partial(_connect, given, schema, read_only)
+        if not read_only:
+            await asyncio.to_thread(_prepare, connect, schema, name)
+        return cls(PooledConnection(name, connect, sessions))
+
+
+def _connect(given: dict[str, Any], schema: str, read_only: bool) -> psycopg.Connection[Any]:
+    settings = {**_SETTINGS, "search_path": schema}
+    defaults = dict(_DEFAULTS)
+    if read_only:
+        settings["default_transaction_read_only"] = "on"
+        defaults["target_session_attrs"] = "any"
+    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    chosen = {**defaults, **given, "options": f"{options} {given.get('options', '')}".strip()}
+    connection = psycopg.connect(make_conninfo(**chosen), autocommit=True)
+    adapt_texts(connection)
+    return connection
+
+
+def _prepare(connect: partial[psycopg.Connection[Any]], schema: str, name: str) -> None:
+    try:
+        with connect() as connection:
+            migrate(connection, schema, name)
+    except psycopg.Error as error:
+        raise explain(error, name) from error
+    except StorageError:
+        raise

@@ -1,0 +1,46 @@
+"""Calls that wait for a database in another thread, and the way of their outcomes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from .session import Write
+
+Outcome = tuple[Any, BaseException | None]
+"""The result of a call, or its error."""
+
+
+class Job:
+    """A call that waits for the connection."""
+
+    __slots__ = ("future", "loop", "outcome", "work")
+
+    def __init__(self, work: Callable[[], Any] | Write[Any]) -> None:
+        self.work = work
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.outcome: Outcome = (None, None)
+
+
+def deliver(jobs: list[Job]) -> None:
+    """Set the futures of *jobs*, with one wake-up per event loop."""
+    for loop, group in groupby(jobs, key=attrgetter("loop")):
+        try:
+            loop.call_soon_threadsafe(_set_futures, list(group))
+        except RuntimeError:
+            continue  # the loop is closed, and so are its callers
+
+
+def _set_futures(jobs: list[Job]) -> None:
+    for job in jobs:
+        result, error = job.outcome
+        if job.future.done():
+            continue  # the caller was cancelled
+        if error is None:
+            job.future.set_result(result)
+        else:
+            job.future.set_exception(error)
