@@ -13,7 +13,7 @@ LARGE: set[str] = {
     "orchestrator/turn.py:TurnRunner",
     "providers/openai/model.py:__init__",
     "runtime/runtime.py:Runtime",
-    "storage/sqlite/store.py:SqlStore",
+    "storage/sql/store.py:SqlStore",
     "token_engine/token_engine.py:TokenEngine",
     "token_engine/planner.py:Planner",
     "tools/function.py:tool",

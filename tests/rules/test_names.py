@@ -13,7 +13,8 @@ from .source import FILES, Function, name, parse
 
 SHARED_MODULES = {"__init__", "__main__", "base", "errors"}
 EXEMPT = (
-    *("providers/anthropic/", "providers/google/", "providers/openai/", "storage/postgres/", "storage/sqlite/"),
+    *("providers/anthropic/", "providers/google/", "providers/openai/", "storage/postgres/"),
+    *("storage/sql/", "storage/sqlite/"),
     "cli/commands/",
 )
 

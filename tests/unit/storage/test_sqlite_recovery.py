@@ -360,7 +360,9 @@ async def test_finding_due_trees_scans_an_index(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
 
         def plan(name: str) -> str:
-            rows = connection.execute(f"EXPLAIN QUERY PLAN {queries()[name]}", {"now": 1.0}).fetchall()
+            rows = connection.execute(
+                f"EXPLAIN QUERY PLAN {queries()[name]}", {"now": 1.0, "agents": None, "limit": 9}
+            ).fetchall()
             return "; ".join(row[3] for row in rows)
 
         assert plan("ready").startswith("SEARCH h USING INDEX heads_ready (ready_at<?)")

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
+from itertools import count
 from queue import SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -19,8 +20,9 @@ import psycopg
 from ...errors import StorageError
 from ..sql.jobs import Job, Outcome, deliver
 from ..sql.session import Write
-from .errors import explain, is_conflict, may_pass
+from .errors import READ_ONLY, explain, is_conflict, may_pass
 from .session import PATIENCE, Connect, LostError, PostgresSession
+from .single_trip import UNUSUAL, call_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -143,29 +145,31 @@ class PooledConnection:
 
     def _outcome(self, session: PostgresSession, work: Any) -> Outcome:
         """Return the outcome of *work*, repeated while that may help."""
+        call = call_of(work) if isinstance(work, Write) else None
         deadline = time.monotonic() + PATIENCE
-        tries = 0
-        while True:
+        for tries in count():
             try:
-                if isinstance(work, Write):
-                    with session.transaction():
-                        return work.work(session), None
-                return work(session), None
+                if call is not None and (found := session.call(call)) is not None:
+                    return call.result(found), None
+                return _done(session, work), None
             except LostError:
                 pass
             except psycopg.Error as error:
                 session.reset()
+                if error.sqlstate == UNUSUAL:
+                    call = None
+                    continue
                 conflict = is_conflict(error) and tries < _CONFLICTS
                 if not (conflict or may_pass(error)) or time.monotonic() > deadline:
                     return None, self._explained(error)
-                if error.sqlstate == "25006":
+                if error.sqlstate == READ_ONLY:
                     session.close()  # the server is a standby now: look for the primary
             except (UnicodeError, OverflowError) as error:
                 return None, self._explained(error)
             except BaseException as error:  # noqa: BLE001 - the caller raises it
                 return None, error
             time.sleep(min(0.01 * 2**tries, 0.5) * (0.5 + random.random()))  # noqa: S311 - to spread retries
-            tries += 1
+        raise AssertionError("it returns from the loop")
 
     def _explained(self, error: Exception) -> Exception:
         explained = explain(error, self.name)
@@ -192,6 +196,16 @@ class PooledConnection:
         self._begin_closing()
         for thread in tuple(self._threads):
             thread.join()
+
+
+def _done(session: PostgresSession, work: Any) -> Any:
+    """Return the result of *work*; a write is done in a transaction, under the lock of its tree."""
+    if not isinstance(work, Write):
+        return work(session)
+    with session.transaction():
+        if work.tree:
+            session.lock("lock_tree", {"run_id": work.tree})
+        return work.work(session)
 
 
 def _called(work: Callable[..., T], arguments: Any, options: Any, session: PostgresSession) -> T:

@@ -6,11 +6,13 @@ import psycopg
 
 from ...errors import DatabaseVersionError, StorageError
 
+READ_ONLY = "25006"
+
 _MESSAGES = {
     "08": "cannot be reached: check that the server runs, and the host and port of the URL",
     "22003": "cannot store a number over 64 bits, and wrote nothing",
     "23505": "was written by another process at the same moment, again and again: try again",
-    "25006": "is read-only, as a standby is: use the URL of the primary, or list all hosts in it",
+    READ_ONLY: "is read-only, as a standby is: use the URL of the primary, or list all hosts in it",
     "28": "refused the login: check the user and the password of the URL",
     "3D000": "does not exist: create it with CREATE DATABASE",
     "40": "could not be written because other transactions changed the same rows: try again",
@@ -25,7 +27,7 @@ _MESSAGES = {
 }
 """By SQLSTATE or its beginning."""
 _UNREACHABLE = "08"
-_MAY_PASS = ("08", "25006", "40", "53300", "55P03", "57P")
+_MAY_PASS = ("08", READ_ONLY, "40", "53300", "55P03", "57P")
 """Errors after which the same work may succeed, on a new connection if the old one is closed."""
 _CONFLICT = "23505"
 """Two transactions inserted the same key: the next attempt finds the row of the other."""

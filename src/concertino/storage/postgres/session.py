@@ -12,13 +12,12 @@ from typing import Any, ClassVar
 
 import psycopg
 from psycopg import ClientCursor, pq
-from psycopg.abc import AdaptContext
-from psycopg.types.string import StrDumperUnknown, TextLoader
 
 from ...errors import StorageError
 from ...scope import OPERATOR, AnyScope
 from ..sql.session import Cursor
 from ..sql.statements import kind_of, limited, read_statements, shared_queries
+from .single_trip import Call
 
 Connect = Callable[[], "psycopg.Connection[Any]"]
 
@@ -32,8 +31,6 @@ _NUMBERED = (
 """Statements whose callers need the number of the new row."""
 _PARAMETER = re.compile(r"(?<![:\w]):(\w+)|\?|%")
 _CLOCK = "extract(epoch FROM clock_timestamp())::float8"
-_ESCAPE, _NUL = "\ufdd0", "\x00"
-"""PostgreSQL stores no NUL. It becomes two characters, of which the first is none (Unicode's noncharacters)."""
 
 
 @cache
@@ -81,35 +78,6 @@ class StatementCursor(ClientCursor[Any]):
         return None if row is None else row[0]
 
 
-class TextDumper(StrDumperUnknown):
-    """Texts, also with NUL."""
-
-    def dump(self, obj: str) -> Any:
-        """Return the stored form."""
-        if _NUL in obj or _ESCAPE in obj:
-            obj = obj.replace(_ESCAPE, _ESCAPE + "1").replace(_NUL, _ESCAPE + "0")
-        return super().dump(obj)
-
-
-class TextReader(TextLoader):
-    """Texts, also with NUL."""
-
-    def load(self, data: Any) -> str:
-        """Return the text of the stored form."""
-        text = str(super().load(data))
-        if _ESCAPE in text:
-            text = text.replace(_ESCAPE + "0", _NUL).replace(_ESCAPE + "1", _ESCAPE)
-        return text
-
-
-def adapt_texts(connection: AdaptContext) -> None:
-    """Store texts with NUL on *connection*."""
-    assert connection.adapters is not None
-    connection.adapters.register_dumper(str, TextDumper)
-    for name in ("text", "varchar"):
-        connection.adapters.register_loader(name, TextReader)
-
-
 class LostError(Exception):
     """The connection was lost, and the transaction was rolled back: all work in it is to be repeated."""
 
@@ -138,6 +106,11 @@ class PostgresSession:
         cursor = StatementCursor(self.connection, row_factory=named_rows)
         cursor.execute(translated(sql), parameters)
         return cursor
+
+    def call(self, call: Call) -> Any:
+        """Return the result of a function, called in a transaction of its own; None if it has done nothing."""
+        cursor = self.connection.execute(call.sql, (call.argument,), prepare=True)
+        return cursor.fetchone()[0]  # type: ignore[index]  # a function has a result
 
     def now(self) -> float:
         """Return the time of the database: that of the transaction's begin, or else the current one."""

@@ -14,7 +14,7 @@ from ..sql.store import SqlStore
 from .connection import SESSIONS, PooledConnection
 from .errors import explain
 from .schema import check_name, migrate
-from .session import adapt_texts
+from .texts import adapt_texts
 
 _DEFAULTS = {
     "application_name": "concertino",

@@ -23,7 +23,7 @@ def reserve(connection: Session, claim: Claim, wanted: Reservation) -> None:
     sql = connection.queries
     if wanted.tokens < 0 or (wanted.money is not None and wanted.money < 0):
         raise StorageError(f"reservation {wanted.id!r}: amounts must not be negative")
-    money = 0 if wanted.money is None else _to_nano(wanted.money, up=True)
+    money = 0 if wanted.money is None else to_nano(wanted.money, up=True)
     for kind, key in account_keys(claim.scope, claim.root_id):
         row = connection.execute(sql["account"], (key,)).fetchone()
         if row is None or not row["limited"]:
@@ -46,7 +46,7 @@ def settle(connection: Session, claim: Claim, done: Settlement) -> None:
     sql = connection.queries
     if done.tokens < 0 or (done.money is not None and done.money < 0):
         raise StorageError(f"settlement {done.id!r}: amounts must not be negative")
-    money = 0 if done.money is None else _to_nano(done.money, up=True)
+    money = 0 if done.money is None else to_nano(done.money, up=True)
     for _, key in account_keys(claim.scope, claim.root_id):
         row = connection.execute(sql["account"], (key,)).fetchone()
         before = connection.execute(sql["reserved"], (done.id, key)).fetchone()
@@ -98,7 +98,7 @@ def set_budget(connection: Session, scope: Scope | TenantScope, budget: Budget |
         "account": key,
         "limited": budget is not None,
         "tokens": tokens,
-        "money": None if money is None else _to_nano(money, up=False),
+        "money": None if money is None else to_nano(money, up=False),
     }
     connection.execute(connection.queries["set_budget"], bound)
 
@@ -128,7 +128,7 @@ def _correct(connection: Session, record: UsageRecord) -> None:
     sql, tokens = connection.queries, record.tokens.total
     for key, settled, old_tokens, old_money in connection.execute(sql["charges"], (record.id,)).fetchall():
         # Without a price the charge in money stays as it is: it was the worst case.
-        money = old_money if record.cost is None else _to_nano(record.cost, up=True)
+        money = old_money if record.cost is None else to_nano(record.cost, up=True)
         connection.execute(sql["settle"], (record.id, key, tokens, money))
         charge = (0, 0, tokens - old_tokens, money - old_money)
         if not settled:
@@ -136,7 +136,7 @@ def _correct(connection: Session, record: UsageRecord) -> None:
         connection.execute(sql["charge"], (*charge, key))
 
 
-def _to_nano(money: Decimal, *, up: bool) -> int:
+def to_nano(money: Decimal, *, up: bool) -> int:
     """Return US dollars as whole billionths, rounded up (a charge) or down (a limit)."""
     return int(money.scaleb(9, _WIDE).to_integral_value(ROUND_CEILING if up else ROUND_FLOOR))
 
@@ -159,7 +159,7 @@ def _shortfall(wanted: Reservation, money: int, tokens_left: int | None, money_l
         return None
     if wanted.money is None:
         return "is limited in money, and the model has no known price"
-    if money_left < money + _to_nano(wanted.spare_money, up=True):
+    if money_left < money + to_nano(wanted.spare_money, up=True):
         asked = f"${wanted.money} and ${wanted.spare_money} to spare"
         return f"has ${_from_nano(max(0, money_left))} left, and {asked} are needed"
     return None

@@ -21,14 +21,14 @@ class AddingEvents(Write[None]):
     """Appends a batch to the log of its tree."""
 
     def __init__(self, batch: EventBatch) -> None:
-        self._batch = batch
+        self.batch = batch
         self.tree = batch.claim.root_id
-        self._bodies = [encode_json(row.items) for row in batch.rows]
-        self._replaced = [(encode_json(items) if items else "", number) for number, items in batch.replaced]
+        self.bodies = [encode_json(row.items) for row in batch.rows]
+        self.replaced = [(encode_json(items) if items else "", number) for number, items in batch.replaced]
 
     def work(self, connection: Session) -> None:
         """Advance the log, if the claim allows it, and write the rows."""
-        sql, batch, execute = connection.queries, self._batch, connection.execute
+        sql, batch, execute = connection.queries, self.batch, connection.execute
         claim = batch.claim
         if batch.first == 1:
             execute(sql["begin_log"], (claim.root_id,))
@@ -42,10 +42,10 @@ class AddingEvents(Write[None]):
             execute(sql["complete_source"], (root, source))
         for source in batch.dropped:
             execute(sql["drop_source"], (root, -source))
-        for replaced in self._replaced:
+        for replaced in self.replaced:
             execute(sql["replace_events"], (*replaced, root))
         bound: dict[str, Any] = {"root": root, "first": batch.first, "last": batch.last}
-        for row, body in zip(batch.rows, self._bodies, strict=True):
+        for row, body in zip(batch.rows, self.bodies, strict=True):
             bound |= {"run_id": row.run_id, "entry": row.entry, "source": row.source, "body": body}
             number = execute(sql["add_event_row"], bound).lastrowid
             if row.contents:
@@ -59,7 +59,6 @@ class AddingEvents(Write[None]):
 
 def end_events(connection: Session, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
     """Close the log of a root that has ended, with one row, unless it is closed."""
-    connection.lock("lock_tree", {"run_id": root_id})
     _log(connection, scope, root_id)
     for root, last in connection.execute(connection.queries["close_log"], {"run_id": root_id}).fetchall():
         bound = {"root": root, "run_id": root_id, "entry": 0, "source": None, "first": last, "last": last}

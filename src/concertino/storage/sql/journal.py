@@ -26,7 +26,7 @@ from .statements import limited, scoped
 from .turns import open_turn
 
 _STATES = {"suspended": "suspended", "resumed": "running"}
-_ORPHANED = "its root run has ended"
+ORPHANED = "its root run has ended"
 _CONTENT = (
     "erase_messages",
     "erase_content",
@@ -43,16 +43,16 @@ class Beginning(Write[bool]):
 
     def __init__(self, start: RunStart, entry: Entry, claim: Claim) -> None:
         _check_first(start, entry, claim)
-        self._start, self._first, self._claim = start, entry, claim
+        self.start, self.first, self.claim = start, entry, claim
         self.tree = claim.root_id
-        self._rows, self._row = entry_rows(entry), start_row(start)
-        self._accounts = account_keys(start.scope, start.root_id)
+        self.rows, self.row = entry_rows(entry), start_row(start)
+        self.accounts = account_keys(start.scope, start.root_id)
 
     def work(self, connection: Session) -> bool:
         """Insert the run, its head and the entry."""
-        sql, now, start, claim = connection.queries, connection.now(), self._start, self._claim
+        sql, now, start, claim = connection.queries, connection.now(), self.start, self.claim
         root = _claimed_root(connection, start, claim)
-        found = connection.execute(sql["begin_run"], {**self._row, "root": root}).fetchall()
+        found = connection.execute(sql["begin_run"], {**self.row, "root": root}).fetchall()
         if not found:
             problem = f"run {start.run_id!r} exists: resume it, or use another id"
             raise RunExistsError(problem, start.run_id)
@@ -66,8 +66,8 @@ class Beginning(Write[bool]):
         connection.execute(sql["begin_head"], (run, top, *claimed, start.erase_after))
         if start.turn is not None:
             open_turn(connection, run, start, start.turn, now)
-        _write(self, connection, run, top, self._first, self._rows, now)
-        return any(connection.execute(sql["is_limited"], (key,)).fetchone() for _, key in self._accounts)
+        _write(self, connection, run, top, self.first, self.rows, now)
+        return any(connection.execute(sql["is_limited"], (key,)).fetchone() for _, key in self.accounts)
 
 
 class Appending(Write[Head]):
@@ -75,17 +75,17 @@ class Appending(Write[Head]):
 
     def __init__(self, entry: Entry) -> None:
         _check(entry)
-        self._next, self._rows = entry, entry_rows(entry)
+        self.appended, self.rows = entry, entry_rows(entry)
         self.tree = entry.claim.root_id
-        self._progress, self._state = entry.kind in PROGRESS, _STATES.get(entry.kind)
+        self.progress, self.state = entry.kind in PROGRESS, _STATES.get(entry.kind)
         late = _only_usage(entry)
         claim, scope = entry.claim, entry.claim.scope
-        self._bound = {
+        self.bound = {
             "scope_key": scope_key(scope.key),
             "tenant": scope.tenant,
             "user": scope.user,
-            "state": self._state,
-            "progress": self._progress,
+            "state": self.state,
+            "progress": self.progress,
             "run_id": entry.run_id,
             "seq": entry.seq,
             "late": late,
@@ -95,17 +95,17 @@ class Appending(Write[Head]):
 
     def work(self, connection: Session) -> Head:
         """Advance the run's head, if the claim allows it, and write the entry."""
-        sql, entry, now = connection.queries, self._next, connection.now()
-        found = connection.execute(limited(sql["advance"], "Scope"), self._bound).fetchone()
+        sql, entry, now = connection.queries, self.appended, connection.now()
+        found = connection.execute(limited(sql["advance"], "Scope"), self.bound).fetchone()
         if found is None:
             _refuse(connection, entry)
         run, root, commands, stop, tries = found
         if entry.read is not None and commands > entry.read:
             _require_read(connection, run, entry, entry.read)
-        if tries and self._progress:
+        if tries and self.progress:
             connection.execute(sql["reset_tries"], (root,))
-        _write(self, connection, run, root, entry, self._rows, now)
-        if self._state is not None and run == root:
+        _write(self, connection, run, root, entry, self.rows, now)
+        if self.state is not None and run == root:
             reschedule(connection, root, now)
         return Head(seq=entry.seq + 1, commands=commands, stop=bool(stop))
 
@@ -199,7 +199,7 @@ def end_tree(connection: Session, run: int, root: int, end: RunEnd, now: float) 
     _end_one(connection, run, end, now)
     if run == root:
         for below, erase_after in connection.execute(sql["open_below"], bound).fetchall():
-            orphan = RunEnd(status="cancelled", answer="", error=_ORPHANED, ended=end.ended, erase_after=erase_after)
+            orphan = RunEnd(status="cancelled", answer="", error=ORPHANED, ended=end.ended, erase_after=erase_after)
             _end_one(connection, below, orphan, now)
     erased = False
     for ended, erase_after in connection.execute(sql["ended_tree"], bound).fetchall():
@@ -246,7 +246,6 @@ def claim_tree(connection: Session, scope: AnyScope, run_id: str, owner: str, se
     """Claim the tree of the root *run_id*."""
     if not owner:
         raise StorageError(f"claim on run {run_id!r} without an owner: pass process_owner()")
-    connection.lock("lock_tree", {"run_id": run_id})
     row = position(connection, scope, run_id)
     if row["root_id"] != run_id:
         raise UnknownRunError(f"run {run_id!r} is a sub-agent's: claim {row['root_id']!r}, the root of its tree")

@@ -45,7 +45,6 @@ def reschedule(connection: Session, root: int, now: float) -> None:
 def postpone(connection: Session, scope: AnyScope, root_id: str, reason: str, seconds: float | None) -> None:
     """Postpone a tree, or make it a dead letter."""
     now = connection.now()
-    connection.lock("lock_tree", {"run_id": root_id})
     row = _root(connection, scope, root_id)
     if row["owner"] != "" and row["lease"] > now and not connection.is_dead(row["owner"]):
         raise RunClaimedError(
@@ -63,7 +62,6 @@ def postpone(connection: Session, scope: AnyScope, root_id: str, reason: str, se
 
 def retry(connection: Session, scope: AnyScope, root_id: str) -> None:
     """Make a dead letter due at once."""
-    connection.lock("lock_tree", {"run_id": root_id})
     row = _root(connection, scope, root_id)
     if row["state"] != "dead_letter":
         raise RunStateError(f"run {root_id!r} is {row['state']!r}: only a dead letter can be retried")

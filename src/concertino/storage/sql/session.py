@@ -60,7 +60,7 @@ class Session(Protocol):
 
     @property
     def read_only(self) -> bool:
-        """Whether nothing can be written."""
+        """Return True if nothing can be written."""
         ...
 
     def execute(self, sql: str, parameters: Any = (), /) -> Cursor:
@@ -112,7 +112,8 @@ class Write(Generic[T]):
     erased = False
     """Whether the work erased content, so that the database's log must be truncated."""
     tree = ""
-    """Root of the tree that the work is on. The writes to a tree are done in the order of their calls."""
+    """Root of the tree that the work is on. The writes to a tree are done in the order of their calls, and where there
+    are several writers, while its root is locked."""
 
     def work(self, connection: Session) -> T:
         """Do the work. It must only depend on *connection*, because it may be repeated after a rollback."""

@@ -225,11 +225,11 @@ class SqlStore(SqlApprovalRules, SqlConversations):
 
     async def postpone(self, scope: AnyScope, root_id: str, *, reason: str, seconds: float | None) -> None:
         """Postpone a tree by *seconds*, or make it a dead letter with None."""
-        await self._connection.write(WriteCall(schedule.postpone, scope, root_id, reason, seconds))
+        await self._connection.write(TreeCall(root_id, schedule.postpone, scope, root_id, reason, seconds))
 
     async def retry(self, scope: AnyScope, root_id: str) -> None:
         """Make a dead letter due at once."""
-        await self._connection.write(WriteCall(schedule.retry, scope, root_id))
+        await self._connection.write(TreeCall(root_id, schedule.retry, scope, root_id))
 
     async def sweep(self, scope: Operator) -> int:
         """Erase content whose time is over."""

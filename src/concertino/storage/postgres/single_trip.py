@@ -1,0 +1,179 @@
+"""The frequent writes as one statement each: calls of the functions in `migrations/`, which do what the rules do.
+
+Anything unusual is left to the rules themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from os import urandom
+from typing import Any, NamedTuple
+
+from ...errors import StorageError
+from ..process import process_of
+from ..sql.budgets import to_nano
+from ..sql.events import AddingEvents
+from ..sql.journal import ORPHANED, Appending, Beginning
+from ..sql.rows import EntryRows, account_keys, hash_key, scope_key, storable_row
+from ..sql.session import Write
+from ..types import Claim, Entry, Head
+from .texts import ESCAPE, Wire
+
+UNUSUAL = "CN000"
+"""SQLSTATE with which a function leaves its work to the rules."""
+_ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+class Call(NamedTuple):
+    """A call of a function with one argument."""
+
+    sql: str
+    argument: Wire
+    result: Callable[[Any], Any]
+    """Makes the write's result of the function's."""
+
+
+def call_of(write: Write[Any]) -> Call | None:
+    """Return the call that does *write*, or None."""
+    make = _CALLS.get(type(write))
+    return None if make is None else make(write)
+
+
+def _append(write: Appending) -> Call | None:
+    entry = write.appended
+    form = _form(entry, write.rows)
+    if form is None:
+        return None
+    bound = {**write.bound, "scope_key": scope_key(entry.claim.scope.key).hex()}
+    if entry.read is not None:
+        form["read"] = entry.read
+    form.update((name, value) for name, value in bound.items() if value is not None)
+
+    def head(found: list[Any]) -> Head:
+        return Head(seq=entry.seq + 1, commands=found[0], stop=found[1])
+
+    return Call("SELECT append(%s::jsonb)", _wire(form), head)
+
+
+def _begin(write: Beginning) -> Call | None:
+    start, claim, row = write.start, write.claim, write.row
+    form = _form(write.first, write.rows)
+    own = start.root_id == start.run_id
+    if form is None or start.root_id != claim.root_id or start.scope.key != claim.scope.key:
+        return None
+    if start.turn is not None:
+        turn = start.turn
+        if turn.queued:
+            return None
+        form["turn"] = [turn.parent, turn.at_leaf, hash_key(turn.key).hex() if turn.key else None, turn.mode]
+    form |= _scope(claim)
+    form["start"] = [
+        *(start.run_id, row["parent_id"], row["parent_call"], row["agent"], row["agent_path"]),
+        *(row["conversation_key"].hex(), row["conversation_id"], row["task"], row["started"], row["forked_from"]),
+        start.erase_after,
+    ]
+    form |= {"root_id": start.root_id, "owner": claim.owner, "seconds": claim.seconds}
+    form["process"] = process_of(claim.owner) if own else ""
+    form["accounts"] = [key.hex() for _, key in write.accounts]
+    return Call("SELECT begin_run(%s::jsonb)", _wire(form), bool)
+
+
+def _events(write: AddingEvents) -> Call | None:
+    batch = write.batch
+    if batch.withheld or any(row.contents for row in batch.rows):
+        return None
+    rows = zip(batch.rows, write.bodies, strict=True)
+    form = {
+        **_scope(batch.claim),
+        "root_id": batch.claim.root_id,
+        "epoch": batch.claim.epoch,
+        "first": batch.first,
+        "last": batch.last,
+        "ends": batch.ends,
+        "completed": list(batch.completed),
+        "dropped": list(batch.dropped),
+        "replaced": write.replaced,
+        "rows": [(row.run_id, row.entry, row.source, body) for row, body in rows],
+        "token": _token(),
+    }
+    return Call("SELECT add_events(%s::jsonb)", _wire(form), _nothing)
+
+
+def _nothing(_found: Any) -> None:
+    pass
+
+
+_CALLS: dict[type, Callable[[Any], Call | None]] = {Appending: _append, Beginning: _begin, AddingEvents: _events}
+
+
+def _form(entry: Entry, rows: EntryRows) -> dict[str, Any] | None:
+    """Return the argument of `write_entry`; None if it does not write all of *entry*."""
+    others = any(run_id != entry.run_id for run_id, _ in rows.usage)
+    if entry.waits or rows.contents or others or _is_negative(entry):
+        return None
+    form: dict[str, Any] = {"entry": rows.entry, "token": _token()}
+    if rows.messages:
+        form["messages"] = rows.messages
+    if rows.texts:
+        form["texts"] = rows.texts
+    if rows.usage:
+        form["usage"] = [row for _, row in rows.usage]
+    if rows.operations:
+        form["operations"] = [
+            (put.key, put.run_id, scope_key(put.scope.key).hex(), put.state, *put.row, put.outcome)
+            for put in rows.operations
+        ]
+    if entry.closed:
+        form["closed"] = list(entry.closed)
+    if entry.end is not None:
+        end = entry.end
+        row = storable_row((end.answer, end.error, end.ended, end.keep_seconds))
+        form["end"] = (end.status, *row, end.erase_after, ORPHANED)
+    if entry.settle or entry.reserve is not None:
+        form |= _charges(entry)
+    return form
+
+
+def _is_negative(entry: Entry) -> bool:
+    asked = entry.settle if entry.reserve is None else (*entry.settle, entry.reserve)
+    return any(each.tokens < 0 or (each.money is not None and each.money < 0) for each in asked)
+
+
+def _charges(entry: Entry) -> dict[str, Any]:
+    form: dict[str, Any] = {
+        "accounts": [key.hex() for _, key in account_keys(entry.claim.scope, entry.claim.root_id)],
+        "settle": [(done.id, done.tokens, _nano(done.money)) for done in entry.settle],
+    }
+    if (wanted := entry.reserve) is not None:
+        spare = (wanted.spare_tokens, _nano(wanted.spare_money))
+        form["reserve"] = (wanted.id, wanted.tokens, _nano(wanted.money), *spare)
+    return form
+
+
+def _scope(claim: Claim) -> dict[str, str]:
+    scope = claim.scope
+    return {"scope_key": scope_key(scope.key).hex(), "tenant": scope.tenant, "user": scope.user}
+
+
+def _nano(money: Decimal | None) -> int | None:
+    return None if money is None else to_nano(money, up=True)
+
+
+def _token() -> str:
+    return urandom(12).hex()
+
+
+def _wire(form: dict[str, Any]) -> Wire:
+    """Return *form* as JSON with texts in the stored form. Raises `StorageError` if it cannot be encoded."""
+    try:
+        text = _encode(form)
+    except (TypeError, ValueError) as error:
+        raise StorageError(f"cannot encode a value as JSON: {error}") from error
+    text = text.replace(ESCAPE, ESCAPE + "1")
+    if "\\u0000" in text:
+        text = _ESCAPED_NUL.sub(rf"\1{ESCAPE}0", text)
+    return Wire(text)

@@ -1,0 +1,43 @@
+"""The frequent writes take one round trip each. The ceilings only fall."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from concertino import AgentConfig, Chat, Resources, Scope, ToolOrchestrator, tool
+from concertino.storage.postgres import PostgresStore
+from concertino.testing import ScriptedModel, call
+
+from .trips import counted_trips
+
+STEP = 2
+"""Round trips of a step with one tool call: the request, and the answer."""
+RUN = 4
+"""Round trips of a run without tools: start, request, answer, end."""
+
+
+@tool(effect="idempotent")
+async def look(n: int) -> str:
+    """Look up a number."""
+    return f"found {n}" * 100
+
+
+class Desk(AgentConfig):
+    name = "desk"
+    tools = (look,)
+
+
+async def trips_of(store: Any, steps: int, **more: Any) -> int:
+    """Return the round trips of a run with *steps* calls of a tool."""
+    model = ScriptedModel(*(call("look", n=n) for n in range(steps)), "done")
+    with counted_trips() as trips:
+        chat = Chat(model=model, message="x", scope=Scope("t", "u"), **more)
+        await ToolOrchestrator(chat, Desk(), Resources(store=store)).run()
+    return len(trips)
+
+
+async def test_each_append_is_one_round_trip(url: str, schema: str) -> None:
+    async with await PostgresStore.open(url, schema=schema, sessions=1) as store:
+        await trips_of(store, 1)
+        assert await trips_of(store, 0) == RUN
+        assert await trips_of(store, 5) == RUN + 5 * STEP
