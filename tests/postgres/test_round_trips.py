@@ -32,7 +32,8 @@ async def trips_of(store: Any, steps: int, **more: Any) -> int:
     model = ScriptedModel(*(call("look", n=n) for n in range(steps)), "done")
     with counted_trips() as trips:
         chat = Chat(model=model, message="x", scope=Scope("t", "u"), **more)
-        await ToolOrchestrator(chat, Desk(), Resources(store=store)).run()
+        result = await ToolOrchestrator(chat, Desk(), resources=Resources(store=store)).run()
+    assert result.status == "completed"
     return len(trips)
 
 

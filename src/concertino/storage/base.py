@@ -258,6 +258,16 @@ class Recovery(Protocol):
         """Expire overdue waits, and return up to *limit* trees to resume, only of *agents* if given."""
         ...
 
+    async def claim_due(
+        self, scope: Operator, owner: str, seconds: float, *, limit: int = 50, agents: Collection[str] | None = None
+    ) -> Sequence[Claim]:
+        """Expire overdue waits, and claim up to *limit* trees that are due, as `claim` does; the longest due first.
+
+        Only trees of *agents* are claimed, if given. A tree that another process is claiming is left out, not waited
+        for. The cost depends on *limit*, and not on the number or the age of runs.
+        """
+        ...
+
     async def postpone(self, scope: AnyScope, root_id: str, *, reason: str, seconds: float | None) -> None:
         """Keep a tree from being due for *seconds*, or make it a dead letter with None.
 

@@ -6,7 +6,7 @@ The test decides what happens at a point: kill the process, stop it, raise, or w
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 from ..providers.base import Model, ModelEvent, ModelRequest, Reply
@@ -111,6 +111,15 @@ class FaultyStore:
         due = await self.store.due(scope, limit, agents)
         await self._points("due:after")
         return due
+
+    async def claim_due(
+        self, scope: Operator, owner: str, seconds: float, *, limit: int = 50, agents: Collection[str] | None = None
+    ) -> Sequence[Claim]:
+        """Pass the points `claim_due:before` and `claim_due:after`."""
+        await self._points("claim_due:before")
+        claims = await self.store.claim_due(scope, owner, seconds, limit=limit, agents=agents)
+        await self._points("claim_due:after")
+        return claims
 
     async def postpone(self, scope: AnyScope, root_id: str, *, reason: str, seconds: float | None) -> None:
         """See the port; adds points."""

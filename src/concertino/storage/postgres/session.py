@@ -30,6 +30,8 @@ _NUMBERED = (
 )
 """Statements whose callers need the number of the new row."""
 _PARAMETER = re.compile(r"(?<![:\w]):(\w+)|\?|%")
+_FOR_UPDATE = re.compile(r"/\*for update of (\w+)\*/")
+"""Marks rows that several processes want to change: each takes those that no other one has taken."""
 _CLOCK = "extract(epoch FROM clock_timestamp())::float8"
 
 
@@ -37,6 +39,7 @@ _CLOCK = "extract(epoch FROM clock_timestamp())::float8"
 def queries() -> dict[str, str]:
     """Return the named statements."""
     found = shared_queries() | read_statements(Path(__file__).parent / "queries")
+    found = {name: _FOR_UPDATE.sub(r"FOR UPDATE OF \1 SKIP LOCKED", text) for name, text in found.items()}
     return found | {name: f"{found[name].rstrip(';')}\nRETURNING number" for name in _NUMBERED}
 
 
@@ -109,7 +112,7 @@ class PostgresSession:
 
     def call(self, call: Call) -> Any:
         """Return the result of a function, called in a transaction of its own; None if it has done nothing."""
-        cursor = self.connection.execute(call.sql, (call.argument,), prepare=True)
+        cursor = self.connection.execute(call.sql, call.arguments, prepare=True)
         return cursor.fetchone()[0]  # type: ignore[index]  # a function has a result
 
     def now(self) -> float:

@@ -13,14 +13,16 @@ from os import urandom
 from typing import Any, NamedTuple
 
 from ...errors import StorageError
+from ...scope import Scope
 from ..process import process_of
 from ..sql.budgets import to_nano
+from ..sql.claims import ClaimingDue
 from ..sql.events import AddingEvents
 from ..sql.journal import ORPHANED, Appending, Beginning
 from ..sql.rows import EntryRows, account_keys, hash_key, scope_key, storable_row
 from ..sql.session import Write
 from ..types import Claim, Entry, Head
-from .texts import ESCAPE, Wire
+from .texts import ESCAPE, Wire, plain_text
 
 UNUSUAL = "CN000"
 """SQLSTATE with which a function leaves its work to the rules."""
@@ -29,10 +31,10 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=
 
 
 class Call(NamedTuple):
-    """A call of a function with one argument."""
+    """A call of a function."""
 
     sql: str
-    argument: Wire
+    arguments: tuple[Any, ...]
     result: Callable[[Any], Any]
     """Makes the write's result of the function's."""
 
@@ -56,7 +58,7 @@ def _append(write: Appending) -> Call | None:
     def head(found: list[Any]) -> Head:
         return Head(seq=entry.seq + 1, commands=found[0], stop=found[1])
 
-    return Call("SELECT append(%s::jsonb)", _wire(form), head)
+    return Call("SELECT append(%s::jsonb)", (_wire(form),), head)
 
 
 def _begin(write: Beginning) -> Call | None:
@@ -79,7 +81,7 @@ def _begin(write: Beginning) -> Call | None:
     form |= {"root_id": start.root_id, "owner": claim.owner, "seconds": claim.seconds}
     form["process"] = process_of(claim.owner) if own else ""
     form["accounts"] = [key.hex() for _, key in write.accounts]
-    return Call("SELECT begin_run(%s::jsonb)", _wire(form), bool)
+    return Call("SELECT begin_run(%s::jsonb)", (_wire(form),), bool)
 
 
 def _events(write: AddingEvents) -> Call | None:
@@ -100,14 +102,38 @@ def _events(write: AddingEvents) -> Call | None:
         "rows": [(row.run_id, row.entry, row.source, body) for row, body in rows],
         "token": _token(),
     }
-    return Call("SELECT add_events(%s::jsonb)", _wire(form), _nothing)
+    return Call("SELECT add_events(%s::jsonb)", (_wire(form),), _nothing)
 
 
 def _nothing(_found: Any) -> None:
     pass
 
 
-_CALLS: dict[type, Callable[[Any], Call | None]] = {Appending: _append, Beginning: _begin, AddingEvents: _events}
+def _claim_due(write: ClaimingDue) -> Call:
+    def claims(found: list[list[Any]]) -> list[Claim]:
+        return [
+            Claim(
+                root_id=plain_text(root_id),
+                scope=Scope(plain_text(tenant), plain_text(user)),
+                epoch=epoch,
+                owner=write.owner,
+                seconds=write.seconds,
+                tries=tries,
+                sure=sure,
+            )
+            for root_id, tenant, user, epoch, tries, sure in found
+        ]
+
+    arguments = (write.owner, process_of(write.owner), write.seconds, write.limit, write.agents)
+    return Call("SELECT claim_due(%s, %s, %s, %s, %s)", arguments, claims)
+
+
+_CALLS: dict[type, Callable[[Any], Call | None]] = {
+    Appending: _append,
+    Beginning: _begin,
+    AddingEvents: _events,
+    ClaimingDue: _claim_due,
+}
 
 
 def _form(entry: Entry, rows: EntryRows) -> dict[str, Any] | None:
@@ -139,8 +165,10 @@ def _form(entry: Entry, rows: EntryRows) -> dict[str, Any] | None:
 
 
 def _is_negative(entry: Entry) -> bool:
-    asked = entry.settle if entry.reserve is None else (*entry.settle, entry.reserve)
-    return any(each.tokens < 0 or (each.money is not None and each.money < 0) for each in asked)
+    amounts = [(done.tokens, done.money) for done in entry.settle]
+    if entry.reserve is not None:
+        amounts.append((entry.reserve.tokens, entry.reserve.money))
+    return any(tokens < 0 or (money is not None and money < 0) for tokens, money in amounts)
 
 
 def _charges(entry: Entry) -> dict[str, Any]:

@@ -18,6 +18,11 @@ class Wire(str):
     __slots__ = ()
 
 
+def plain_text(text: str) -> str:
+    """Return the text of the stored form."""
+    return text.replace(ESCAPE + "0", NUL).replace(ESCAPE + "1", ESCAPE) if ESCAPE in text else text
+
+
 class TextDumper(StrDumperUnknown):
     """Texts, also with NUL."""
 
@@ -33,10 +38,7 @@ class TextReader(TextLoader):
 
     def load(self, data: Any) -> str:
         """Return the text of the stored form."""
-        text = str(super().load(data))
-        if ESCAPE in text:
-            text = text.replace(ESCAPE + "0", NUL).replace(ESCAPE + "1", ESCAPE)
-        return text
+        return plain_text(str(super().load(data)))
 
 
 def adapt_texts(connection: AdaptContext) -> None:

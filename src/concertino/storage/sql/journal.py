@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from ...errors import (
-    RunClaimedError,
     RunEndedError,
     RunExistsError,
     StaleClaimError,
@@ -13,16 +12,16 @@ from ...errors import (
     UnknownRunError,
     UnreadMessagesError,
 )
-from ...scope import AnyScope, Scope
 from ..process import process_of
 from ..types import PROGRESS, Claim, Entry, Head, RunEnd, RunStart
 from .approvals import FROM_OUTSIDE, open_waits
 from .budgets import reserve, settle
+from .claims import check_claim, claimed_position, stale
 from .media import add_contents, release_contents
 from .rows import EntryRows, PutOperation, account_keys, entry_rows, scope_key, start_row, storable_row
 from .schedule import reschedule
-from .session import Row, Session, Write
-from .statements import limited, scoped
+from .session import Session, Write
+from .statements import limited
 from .turns import open_turn
 
 _STATES = {"suspended": "suspended", "resumed": "running"}
@@ -239,67 +238,6 @@ def _require_read(connection: Session, run: int, entry: Entry, read: int) -> Non
         raise UnreadMessagesError(f"run {entry.run_id!r} has not read message {last}: it cannot end", last)
 
 
-# -- claims ------------------------------------------------------------------------------------------------------------
-
-
-def claim_tree(connection: Session, scope: AnyScope, run_id: str, owner: str, seconds: float) -> Claim:
-    """Claim the tree of the root *run_id*."""
-    if not owner:
-        raise StorageError(f"claim on run {run_id!r} without an owner: pass process_owner()")
-    row = position(connection, scope, run_id)
-    if row["root_id"] != run_id:
-        raise UnknownRunError(f"run {run_id!r} is a sub-agent's: claim {row['root_id']!r}, the root of its tree")
-    if row["ending"] is not None:
-        raise RunEndedError(f"run {run_id!r} has ended")
-    now = connection.now()
-    dead = connection.is_dead(row["owner"])
-    if row["owner"] != "" and row["lease"] > now and not dead:
-        left = max(0, round(row["lease"] - now))
-        raise RunClaimedError(f"run {run_id!r} is claimed by {row['owner']!r} for {left} s", row["owner"])
-    bound = {
-        "run": row["number"],
-        "owner": owner,
-        "process": process_of(owner),
-        "lease": now + seconds,
-        "tries": int(row["owner"] != ""),
-    }
-    ((epoch, tries),) = connection.execute(connection.queries["claim"], bound).fetchall()
-    reschedule(connection, row["number"], now)
-    sure = row["owner"] == "" or dead
-    owned = Scope(row["tenant"], row["user_id"])
-    return Claim(root_id=run_id, scope=owned, epoch=epoch, owner=owner, seconds=seconds, tries=tries, sure=sure)
-
-
-def renew(connection: Session, claim: Claim, seconds: float) -> Head:
-    """Extend the lease of *claim* to *seconds* from now."""
-    sql, fence = _fenced(connection, "renew", claim)
-    bound = {**fence, "process": process_of(claim.owner), "lease": connection.now() + seconds}
-    found = connection.execute(sql, bound).fetchall()
-    if found:
-        entries, commands, stop = found[0]
-        return Head(seq=entries, commands=commands, stop=bool(stop))
-    row = _claimed_position(connection, claim, claim.root_id)
-    if row["ending"] is None or row["epoch"] != claim.epoch:
-        raise _stale(row, claim)
-    # The tree has ended, and with it the claim. No other process can claim it.
-    return Head(seq=row["entries"], commands=row["commands"])
-
-
-def release(connection: Session, claim: Claim) -> None:
-    """Release *claim*; do nothing if it is stale."""
-    for (root,) in connection.execute(*_fenced(connection, "release", claim)).fetchall():
-        reschedule(connection, root, connection.now())
-
-
-def position(connection: Session, scope: AnyScope, run_id: str) -> Row:
-    """Return the state of a run and the claim on its tree. Raises `UnknownRunError`."""
-    sql, bound = scoped(connection, "position", scope)
-    row: Row | None = connection.execute(sql, {**bound, "run_id": run_id}).fetchone()
-    if row is None:
-        raise UnknownRunError(f"unknown run {run_id!r}")
-    return row
-
-
 # -- checks ------------------------------------------------------------------------------------------------------------
 
 
@@ -333,49 +271,22 @@ def _claimed_root(connection: Session, start: RunStart, claim: Claim) -> int | N
         )
     if start.root_id == start.run_id:
         return None
-    row = _claimed_position(connection, claim, start.root_id)
+    row = claimed_position(connection, claim, start.root_id)
     if row["ending"] is not None:
         raise RunEndedError(f"run {start.run_id!r} cannot start: its root run {start.root_id!r} has ended")
-    _check_claim(row, claim)
+    check_claim(row, claim)
     return int(row["number"])
 
 
 def _refuse(connection: Session, entry: Entry) -> NoReturn:
     """Raise the error that explains why *entry* was rejected."""
-    row = _claimed_position(connection, entry.claim, entry.run_id)
+    row = claimed_position(connection, entry.claim, entry.run_id)
     if row["epoch"] != entry.claim.epoch:
-        raise _stale(row, entry.claim)  # also after another process has ended the run
+        raise stale(row, entry.claim)  # also after another process has ended the run
     if row["ending"] is not None and not _only_usage(entry):
         raise RunEndedError(f"run {entry.run_id!r} has ended: only usage may still be added to it")
-    _check_claim(row, entry.claim)
+    check_claim(row, entry.claim)
     raise StaleClaimError(
         f"run {entry.run_id!r} has {row['entries']} entries, so {entry.seq} is not the number of the next: "
         "another writer appended to it"
-    )
-
-
-def _fenced(connection: Session, name: str, claim: Claim) -> tuple[str, dict[str, object]]:
-    """Return the statement *name* and its parameters, limited to the tree of *claim* while the claim is valid."""
-    sql, bound = scoped(connection, name, claim.scope)
-    return sql, {**bound, "root_id": claim.root_id, "epoch": claim.epoch, "owner": claim.owner}
-
-
-def _claimed_position(connection: Session, claim: Claim, run_id: str) -> Row:
-    """Return the position of a run of the claimed tree. Raises `StaleClaimError` if it is unknown."""
-    try:
-        return position(connection, claim.scope, run_id)
-    except UnknownRunError as error:
-        raise StaleClaimError(f"claim {claim.epoch} of {claim.owner!r} is stale: {error}") from error
-
-
-def _check_claim(row: Row, claim: Claim) -> None:
-    if (row["epoch"], row["owner"]) != (claim.epoch, claim.owner):
-        raise _stale(row, claim)
-
-
-def _stale(row: Row, claim: Claim) -> StaleClaimError:
-    now = f"claimed by {row['owner']!r}" if row["owner"] else "released"
-    return StaleClaimError(
-        f"claim {claim.epoch} of {claim.owner!r} on run {row['root_id']!r} is stale: "
-        f"the run is {now} at claim {row['epoch']}"
     )

@@ -17,7 +17,10 @@ def due(connection: Session, scope: Operator, limit: int, agents: Collection[str
     """Expire overdue waits, and return the trees to resume, the longest due first."""
     check_operator(scope)
     sql, now = connection.queries, connection.now()
-    expired = 0 if connection.read_only else _end_overdue(connection, now)
+    expired = 0
+    if not connection.read_only and _is_overdue(connection, now):
+        with connection.transaction():
+            expired = end_overdue(connection, now)
     ready: list[str] = []
     orphaned: list[str] = []
     bound = {"now": now, "agents": named_agents(agents), "limit": most(limit)}
@@ -80,17 +83,20 @@ def check_operator(scope: Operator) -> None:
         raise ConfigurationError(f"only the operator may look after all runs, not {scope!r:.80}: use OPERATOR")
 
 
-def _end_overdue(connection: Session, now: float) -> int:
-    """End the leases of dead processes, and expire waits. Return the number of the latter."""
-    sql = connection.queries
-    dead = connection.dead_processes()
-    if not dead and connection.execute(sql["has_overdue"], {"now": now}).fetchone() is None:
-        return 0  # the write lock is not needed
-    with connection.transaction():
-        for process in dead:
-            _end_leases(connection, process, now)
-        connection.lock("lock_overdue", {"now": now})
-        return expire(connection, now)
+def end_overdue(connection: Session, now: float) -> int:
+    """End the leases of dead processes, and expire waits, inside a transaction. Return the number of the latter."""
+    for process in connection.dead_processes():
+        _end_leases(connection, process, now)
+    if connection.execute(connection.queries["has_overdue"], {"now": now}).fetchone() is None:
+        return 0
+    connection.lock("lock_overdue", {"now": now})
+    return expire(connection, now)
+
+
+def _is_overdue(connection: Session, now: float) -> bool:
+    """Return whether `end_overdue` has anything to do: else the write lock is not needed."""
+    found = connection.execute(connection.queries["has_overdue"], {"now": now}).fetchone()
+    return found is not None or bool(connection.dead_processes())
 
 
 def _root(connection: Session, scope: AnyScope, root_id: str) -> Row:

@@ -31,7 +31,7 @@ from ..types import (
     StoredRun,
     UsageSum,
 )
-from . import approval_rules, approvals, budgets, erasure, events, journal, memories, reader, schedule
+from . import approval_rules, approvals, budgets, claims, erasure, events, journal, memories, reader, schedule
 from .conversation_store import SqlConversations
 from .session import StoreConnection, TreeCall, WriteCall
 
@@ -92,15 +92,15 @@ class SqlStore(SqlApprovalRules, SqlConversations):
 
     async def claim(self, scope: AnyScope, run_id: str, owner: str, seconds: float) -> Claim:
         """Claim the tree of the root *run_id*."""
-        return await self._connection.write(TreeCall(run_id, journal.claim_tree, scope, run_id, owner, seconds))
+        return await self._connection.write(TreeCall(run_id, claims.claim_tree, scope, run_id, owner, seconds))
 
     async def renew(self, claim: Claim, seconds: float) -> Head:
         """Extend the lease of *claim* to *seconds* from now."""
-        return await self._connection.write(TreeCall(claim.root_id, journal.renew, claim, seconds))
+        return await self._connection.write(TreeCall(claim.root_id, claims.renew, claim, seconds))
 
     async def release(self, claim: Claim) -> None:
         """Release *claim*."""
-        await self._connection.write(TreeCall(claim.root_id, journal.release, claim))
+        await self._connection.write(TreeCall(claim.root_id, claims.release, claim))
 
     async def load(self, scope: AnyScope, run_id: str) -> StoredJournal | None:
         """Return a run's whole journal, or None."""
@@ -222,6 +222,12 @@ class SqlStore(SqlApprovalRules, SqlConversations):
     async def due(self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None) -> Due:
         """Expire overdue waits, and return up to *limit* trees to resume."""
         return await self._connection.run(schedule.due, scope, limit, agents)
+
+    async def claim_due(
+        self, scope: Operator, owner: str, seconds: float, *, limit: int = 50, agents: Collection[str] | None = None
+    ) -> Sequence[Claim]:
+        """Claim up to *limit* trees that are due."""
+        return await self._connection.write(claims.ClaimingDue(scope, owner, seconds, limit, agents))
 
     async def postpone(self, scope: AnyScope, root_id: str, *, reason: str, seconds: float | None) -> None:
         """Postpone a tree by *seconds*, or make it a dead letter with None."""

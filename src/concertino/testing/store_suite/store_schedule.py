@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from typing import Any
 
 import pytest
 
 from concertino import OPERATOR
-from concertino.errors import RunClaimedError, RunEndedError, RunStateError, UnknownRunError
-from concertino.storage import StoredRun
+from concertino.errors import (
+    ConfigurationError,
+    RunClaimedError,
+    RunEndedError,
+    RunStateError,
+    StorageError,
+    UnknownRunError,
+)
+from concertino.storage import Claim, StoredRun
 from concertino.waits import Resolution
 
 from .kit import SCOPE, FullStore, claim_tree, operation, result_of, start_tree, wait
@@ -212,3 +221,75 @@ async def test_running_trees_to_stop_are_listed(store: FullStore) -> None:
     await store.send(OPERATOR, "r2", "steer", "left")
     found = await store.due(OPERATOR)
     assert (list(found.stopping), list(found.orphaned)) == (["r1"], [])
+
+
+async def claimed(store: FullStore, owner: str = "you", seconds: float = 60.0, **more: Any) -> list[str]:
+    return [claim.root_id for claim in await store.claim_due(OPERATOR, owner, seconds, **more)]
+
+
+async def test_due_trees_are_claimed_the_longest_due_first(store: FullStore) -> None:
+    await start_tree(store, "later", seconds=-1.0)
+    await start_tree(store, "first", seconds=-2.0)
+    await start_tree(store, "held", seconds=3600.0)
+    await start_tree(store, "released", seconds=3600.0)
+    await store.release(Claim(root_id="released", scope=SCOPE, epoch=1, owner="me", seconds=1.0))
+    found = await store.claim_due(OPERATOR, "you", 60.0, limit=2)
+    assert list(found) == [
+        Claim(root_id=root, scope=SCOPE, epoch=2, owner="you", seconds=60.0, tries=1, sure=False)
+        for root in ("first", "later")
+    ]
+    (last,) = await store.claim_due(OPERATOR, "you", 60.0)
+    assert (last.root_id, last.tries, last.sure) == ("released", 0, True)
+    assert await claimed(store) == []
+    assert await due_trees(store) == ([], [])
+    run = await stored(store, "first")
+    assert (run.owner, run.epoch, run.tries) == ("you", 2, 1)
+    assert run.ready_at == pytest.approx(time.time() + 60, abs=30)
+
+
+async def test_a_due_tree_is_claimed_once(store: FullStore) -> None:
+    for number in range(12):
+        await start_tree(store, f"r{number}", seconds=0.0)
+    asked = [claimed(store, f"owner {number}", limit=3) for number in range(8)]
+    found = [root_id for roots in await asyncio.gather(*asked) for root_id in roots]
+    found += await claimed(store, "the last", limit=12)
+    assert sorted(found) == sorted(f"r{number}" for number in range(12))
+
+
+async def test_due_trees_are_claimed_by_agent(store: FullStore) -> None:
+    await start_tree(store, "r1", seconds=0.0, agent="clerk")
+    await start_tree(store, "r2", seconds=0.0, agent="boss")
+    assert await claimed(store, agents=[]) == []
+    assert await claimed(store, agents=["boss", "other"]) == ["r2"]
+    assert await claimed(store, limit=0) == []
+    assert await claimed(store) == ["r1"]
+
+
+async def test_an_expired_wait_makes_its_tree_claimable(store: FullStore) -> None:
+    tree = await start_tree(store)
+    await tree.append("suspended", waits=[wait(expires=0.0)])
+    await store.release(tree.claim)
+    assert await claimed(store) == ["r1"]
+    found = await store.wait(OPERATOR, "w1")
+    assert found is not None
+    assert found.resolution is not None
+    assert found.resolution.verdict == "expired"
+
+
+async def test_a_claim_of_due_trees_clears_their_postponement(store: FullStore) -> None:
+    await start_tree(store, seconds=0.0)
+    await store.postpone(SCOPE, "r1", reason="its process was killed", seconds=3600.0)
+    assert await claimed(store) == []
+    await store.postpone(SCOPE, "r1", reason="its process was killed", seconds=0.0)
+    assert await claimed(store) == ["r1"]
+    assert (await stored(store)).reason == ""
+    await store.release(Claim(root_id="r1", scope=SCOPE, epoch=2, owner="you", seconds=1.0))
+    await store.postpone(SCOPE, "r1", reason="poison", seconds=None)
+    assert await claimed(store) == []
+
+
+async def test_claims_of_due_trees_need_an_operator_and_an_owner(store: FullStore) -> None:
+    with pytest.raises(StorageError, match="without an owner"):
+        await claimed(store, "")
+    with pytest.raises(ConfigurationError, match="only the operator"):
+        await store.claim_due(SCOPE, "you", 1.0)  # type: ignore[arg-type]

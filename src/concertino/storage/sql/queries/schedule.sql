@@ -47,3 +47,10 @@ UPDATE heads SET not_before = 0, reason = '', state = 'running', tries = 0 WHERE
 
 -- name: has_overdue
 SELECT 1 FROM operations WHERE state = 'waiting' AND expires <= :now LIMIT 1;
+
+-- name: due_roots
+SELECT h.run AS number, r.run_id AS root_id, r.tenant, r.user_id, h.owner
+FROM heads AS h JOIN runs AS r ON r.number = h.run
+WHERE h.ready_at <= :now AND (:agents IS NULL OR r.agent IN (SELECT value FROM json_each(:agents)))
+ORDER BY h.ready_at, h.run
+LIMIT :limit /*for update of h*/;
