@@ -23,7 +23,7 @@ from .tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
     from .agents import WorkerDefinition
-    from .storage.sqlite import SqliteStore
+    from .storage.sql import SqlStore
     from .tools.builtin import ResearchTools
 
 DEMO = "demo"
@@ -140,15 +140,28 @@ async def open_library(
     return await open_documents(list(paths) or StandardLibrary(), report=report)
 
 
-async def open_store(path: Path) -> SqliteStore:
-    """Open the SQLite file at *path* and create its folder if needed. Raises `StorageError`."""
+def is_url(database: Path | str) -> bool:
+    """Return whether *database* is the URL of a PostgreSQL database, and not the path of a SQLite file."""
+    return isinstance(database, str) and database.startswith(("postgresql://", "postgres://"))
+
+
+async def open_store(database: Path | str, *, read_only: bool = False) -> SqlStore:
+    """Open the PostgreSQL database at a URL, or the SQLite file at a path, whose folder is created if needed.
+
+    Raises `ConfigurationError` for an invalid URL and `StorageError`.
+    """
+    if is_url(database):
+        from .storage.postgres import PostgresStore  # noqa: PLC0415 - the driver is an extra
+
+        return await PostgresStore.open(str(database), read_only=read_only)
+    path = Path(database)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # private, as runs are
     except OSError as error:
         raise StorageError(f"cannot create the folder {path.parent}: {error.strerror}; choose another --db") from error
     from .storage.sqlite import SqliteStore  # noqa: PLC0415 - only programs with a store load sqlite3
 
-    return await SqliteStore.open(path)
+    return await SqliteStore.open(path, read_only=read_only)
 
 
 def default_database(environ: Mapping[str, str] = os.environ) -> Path:
@@ -165,7 +178,7 @@ def research_team(library: Library) -> tuple[Tool, ...]:
 
 
 def open_runtime(
-    store: SqliteStore,
+    store: SqlStore,
     library: Library,
     *,
     models: Callable[[str], Model] = open_model,

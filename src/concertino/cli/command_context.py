@@ -15,9 +15,9 @@ from ..orchestrator.resources import Resources, limits_within
 from ..providers.base import Model, model_id
 from ..records import record
 from ..scope import Scope
-from ..storage.sqlite import SqliteStore
+from ..storage.sql import SqlStore
 from ..tools.library import Library
-from .options import Options
+from .options import Options, without_password
 from .render.console import Console
 from .signals import Signals
 
@@ -31,8 +31,11 @@ _PATIENCE = 1.0
 class CommandContext:
     """The resources of every command."""
 
-    store: SqliteStore
-    database: Path
+    store: SqlStore
+    database: str
+    """Its path, or its URL without the password."""
+    folder: Path
+    """For files next to the database."""
     options: Options
     console: Console
     signals: Signals
@@ -66,7 +69,8 @@ async def open_new_run(options: Options, console: Console, signals: Signals) -> 
         yield NewRunContext(
             resources=Resources(model=model, models=models, store=store, limits=limits, counter=counter),
             store=store,
-            database=_database(options),
+            database=_shown(options),
+            folder=_folder(options),
             options=options,
             library=library,
             scope=Scope(user=user_name()),
@@ -79,9 +83,8 @@ async def open_new_run(options: Options, console: Console, signals: Signals) -> 
 @asynccontextmanager
 async def open_store_only(options: Options, console: Console, signals: Signals) -> AsyncIterator[CommandContext]:
     """Open the database, and create it if needed. Raises `StorageError`."""
-    path = _database(options)
-    async with await wiring.open_store(path) as store:
-        yield CommandContext(store=store, database=path, options=options, console=console, signals=signals)
+    async with await wiring.open_store(_database(options)) as store:
+        yield _context(store, options, console, signals)
 
 
 @asynccontextmanager
@@ -93,15 +96,15 @@ async def open_existing(
     With *read_only*, a database that cannot be written can be read. Its overdue waits do not expire, and the leases of
     dead processes do not end early.
     """
-    path = _database(options)
-    if not path.is_file():
-        raise ConfigurationError(f"no database at {path}: no run was stored there; name another file with --db")
-    writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-    store = await SqliteStore.open(path, read_only=read_only and not writable)
-    try:
-        yield CommandContext(store=store, database=path, options=options, console=console, signals=signals)
-    finally:
-        await store.close()
+    database = _database(options)
+    if isinstance(database, Path):
+        if not database.is_file():
+            raise ConfigurationError(f"no database at {database}: no run was stored there; name another file with --db")
+        read_only &= not (os.access(database, os.W_OK) and os.access(database.parent, os.W_OK))
+    else:
+        read_only = False
+    async with await wiring.open_store(database, read_only=read_only) as store:
+        yield _context(store, options, console, signals)
 
 
 async def open_library(options: Options, console: Console) -> Library:
@@ -123,8 +126,30 @@ def user_name() -> str:
         return "local"
 
 
-def _database(options: Options) -> Path:
-    return (options.db or wiring.default_database()).expanduser()
+def _database(options: Options) -> Path | str:
+    if options.db is not None and wiring.is_url(options.db):
+        return options.db
+    return Path(options.db or wiring.default_database()).expanduser()
+
+
+def _shown(options: Options) -> str:
+    return without_password(str(_database(options)))
+
+
+def _folder(options: Options) -> Path:
+    database = _database(options)
+    return (database if isinstance(database, Path) else wiring.default_database()).parent
+
+
+def _context(store: SqlStore, options: Options, console: Console, signals: Signals) -> CommandContext:
+    return CommandContext(
+        store=store,
+        database=_shown(options),
+        folder=_folder(options),
+        options=options,
+        console=console,
+        signals=signals,
+    )
 
 
 def _corpus(options: Options) -> list[Path]:

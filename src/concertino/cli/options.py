@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 import shlex
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
@@ -56,10 +56,11 @@ class Options:
         ),
     ] = None
     db: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="FILE",
-            help="The SQLite file that stores the runs. Default: concertino/concertino.db in the user's data folder.",
+            help="The SQLite file that stores the runs, or a postgresql:// URL. "
+            "Default: concertino/concertino.db in the user's data folder.",
         ),
     ] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line to standard output.")] = False
@@ -83,8 +84,13 @@ class Options:
 
     def command(self, *arguments: str) -> str:
         """Return a command of the group `runs` on the same database."""
-        database = () if self.db is None else ("--db", str(self.db))
+        database = () if self.db is None else ("--db", without_password(self.db))
         return shlex.join(("concertino", "runs", *arguments, *database))
+
+
+def without_password(database: str) -> str:
+    """Return the name of a database, which may be a URL, as it may be shown."""
+    return re.sub(r"(?<=://)([^/@]*?):[^/@]*@", r"\1@", re.sub(r"([?&]password=)[^&]*", r"\1", database))
 
 
 ContextCommand = Callable[..., Coroutine[Any, Any, int]]

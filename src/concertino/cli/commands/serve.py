@@ -37,7 +37,7 @@ async def serve(host: str, port: int, grace: float, context: CommandContext) -> 
             runtime,
             single_user(Scope(user=user_name()), token),
             agents=None if context.options.app else _AGENTS,
-            files=FileFolder(context.database.parent / "uploads"),
+            files=FileFolder(context.folder / "uploads"),
             hosts=_LOCAL if is_loopback(host) else (),
             routes={
                 "/api/chat": ai_sdk.routes(runtime, agent=first),

@@ -31,7 +31,7 @@ _NUMBERED = (
 """Statements whose callers need the number of the new row."""
 _PARAMETER = re.compile(r"(?<![:\w]):(\w+)|\?|%")
 _FOR_UPDATE = re.compile(r"/\*for update of (\w+)\*/")
-"""Marks rows that several processes want to change: each takes those that no other one has taken."""
+"""Marks rows that several processes want to change: each takes the free ones."""
 _CLOCK = "extract(epoch FROM clock_timestamp())::float8"
 
 

@@ -94,13 +94,9 @@ def event_positions(connection: Session, scope: AnyScope, root_ids: Sequence[str
 
     The number of a queued turn is -1.
     """
-    found = []
-    sql, reach = scoped(connection, "event_position", scope)
-    with connection.reading():
-        for root_id in root_ids:
-            for last, closed, ended in connection.execute(sql, {**reach, "run_id": root_id}).fetchall():
-                found.append((root_id, last or 0, bool(closed), bool(ended)))
-    return found
+    sql, reach = scoped(connection, "event_positions", scope)
+    rows = connection.execute(sql, {**reach, "root_ids": encode_json(list(root_ids))}).fetchall()
+    return [(root_id, last or 0, bool(closed), bool(ended)) for root_id, last, closed, ended in rows]
 
 
 def _without_result(items: Sequence[Any], call_id: str) -> list[Any]:

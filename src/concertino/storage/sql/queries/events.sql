@@ -70,14 +70,14 @@ WHERE r.run_id = :run_id AND r.root = r.number AND h.ending IS NOT NULL
 ON CONFLICT (root) DO UPDATE SET last = event_logs.last + 1, closed = true WHERE NOT event_logs.closed
 RETURNING root, last;
 
--- name: event_position
-SELECT l.last, l.closed, h.ending IS NOT NULL AS ended
+-- name: event_positions
+SELECT r.run_id, l.last, l.closed, h.ending IS NOT NULL AS ended
 FROM runs AS r JOIN heads AS h ON h.run = r.number LEFT JOIN event_logs AS l ON l.root = r.number
-WHERE r.run_id = :run_id AND /*reached r*/
+WHERE r.run_id IN (SELECT value FROM json_each(:root_ids)) AND /*reached r*/
 UNION ALL
-SELECT -1, false, false
+SELECT t.run_id, -1, false, false
 FROM turns AS t JOIN conversations AS c ON c.number = t.conversation
-WHERE t.run_id = :run_id AND t.state = 'queued' AND /*reached c*/;
+WHERE t.run_id IN (SELECT value FROM json_each(:root_ids)) AND t.state = 'queued' AND /*reached c*/;
 
 -- name: erase_events
 UPDATE events SET body = '', source = NULL WHERE run = :run AND body <> '';
