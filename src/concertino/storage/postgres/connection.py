@@ -21,7 +21,7 @@ from ...errors import StorageError
 from ..sql.jobs import Job, Outcome, deliver
 from ..sql.session import Write
 from .errors import READ_ONLY, explain, is_conflict, may_pass
-from .session import PATIENCE, Connect, LostError, PostgresSession
+from .session import Connect, LostError, PostgresSession
 from .single_trip import UNUSUAL, call_of
 
 P = ParamSpec("P")
@@ -52,10 +52,10 @@ class PooledConnection:
     conflict between transactions has interrupted is repeated.
     """
 
-    def __init__(self, name: str, connect: Connect, sessions: int) -> None:
+    def __init__(self, name: str, connect: Connect, sessions: int, patience: float) -> None:
         """Name the database for messages; *connect* opens a connection to it."""
         self.name = name
-        self._connect = connect
+        self._connect, self._patience = connect, patience
         self._most = sessions
         self._ready: SimpleQueue[Strand | None] = SimpleQueue()
         self._strands: dict[str, Strand] = {}
@@ -114,7 +114,7 @@ class PooledConnection:
         return job.future
 
     def _work(self) -> None:
-        session = PostgresSession(self._connect)
+        session = PostgresSession(self._connect, self._patience)
         while (strand := self._ready.get()) is not None:
             jobs = self._taken(strand)
             for job in jobs:
@@ -146,7 +146,7 @@ class PooledConnection:
     def _outcome(self, session: PostgresSession, work: Any) -> Outcome:
         """Return the outcome of *work*, repeated while that may help."""
         call = call_of(work) if isinstance(work, Write) else None
-        deadline = time.monotonic() + PATIENCE
+        deadline = None
         for tries in count():
             try:
                 if call is not None and (found := session.call(call)) is not None:
@@ -159,6 +159,7 @@ class PooledConnection:
                 if error.sqlstate == UNUSUAL:
                     call = None
                     continue
+                deadline = deadline or time.monotonic() + self._patience  # from the first failure on
                 conflict = is_conflict(error) and tries < _CONFLICTS
                 if not (conflict or may_pass(error)) or time.monotonic() > deadline:
                     return None, self._explained(error)

@@ -29,6 +29,16 @@ _MESSAGES = {
 _UNREACHABLE = "08"
 _MAY_PASS = ("08", READ_ONLY, "40", "53300", "55P03", "57P")
 """Errors after which the same work may succeed, on a new connection if the old one is closed."""
+_REFUSALS = {
+    "authentication failed": "28P01",
+    "no password supplied": "28P01",
+    "remaining connection slots": "53300",
+    "session is read-only": READ_ONLY,
+    "too many clients": "53300",
+    'database "': "3D000",
+    'role "': "28000",
+}
+"""Refusals of a login by their words: the library reports no SQLSTATE."""
 _CONFLICT = "23505"
 """Two transactions inserted the same key: the next attempt finds the row of the other."""
 
@@ -71,5 +81,8 @@ def foreign(name: str, schema: str) -> DatabaseVersionError:
 
 
 def _state(error: psycopg.Error) -> str:
-    # Without a SQLSTATE, the error comes from the client's library: the connection is lost or was never made.
-    return error.sqlstate or (_UNREACHABLE if isinstance(error, psycopg.OperationalError) else "")
+    if error.sqlstate or not isinstance(error, psycopg.OperationalError):
+        return error.sqlstate or ""
+    # The error comes from the client's library: the connection is lost or was never made.
+    text = str(error)
+    return next((state for words, state in _REFUSALS.items() if words in text), _UNREACHABLE)

@@ -21,8 +21,6 @@ from .single_trip import Call
 
 Connect = Callable[[], "psycopg.Connection[Any]"]
 
-PATIENCE = 10.0
-"""Seconds in which lost connections, restarts of the server and conflicts between transactions are overcome."""
 _PAUSE = 0.02
 _NUMBERED = (
     *("add_entry", "add_outcome", "add_end", "add_event_row"),
@@ -81,6 +79,22 @@ class StatementCursor(ClientCursor[Any]):
         return None if row is None else row[0]
 
 
+class WatchedConnection(psycopg.Connection[Any]):
+    """A connection that is closed if the server is silent for too long, as through a link that drops everything."""
+
+    silence: float | None = None
+    """Longer than any statement may take."""
+
+    def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        """Wait for the server. Raises `psycopg.OperationalError`, and is closed then."""
+        try:
+            return super().wait(gen, interval, timeout or self.silence)
+        except psycopg.OperationalError as error:
+            if error.sqlstate is None:  # not an answer of the server
+                self.pgconn.finish()
+            raise
+
+
 class LostError(Exception):
     """The connection was lost, and the transaction was rolled back: all work in it is to be repeated."""
 
@@ -91,8 +105,8 @@ class PostgresSession:
     queries: ClassVar = queries()
     read_only = False
 
-    def __init__(self, connect: Connect) -> None:
-        self._connect = connect
+    def __init__(self, connect: Connect, patience: float) -> None:
+        self._connect, self._patience = connect, patience
         self._connection: psycopg.Connection[Any] | None = None
         self._now: float | None = None
         """The time at which the transaction began."""
@@ -196,7 +210,7 @@ class PostgresSession:
 
     def _resolve(self, transaction: str) -> None:
         """Return if the *transaction* was committed whose answer was lost. Raises `LostError` if it was rolled back."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self._patience
         while True:
             try:
                 self.close()

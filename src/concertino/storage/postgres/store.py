@@ -9,11 +9,12 @@ from typing import Any, Self
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from ...errors import ConfigurationError, StorageError
+from ...errors import ConfigurationError
 from ..sql.store import SqlStore
 from .connection import SESSIONS, PooledConnection
 from .errors import explain
 from .schema import check_name, migrate
+from .session import WatchedConnection
 from .texts import adapt_texts
 
 _DEFAULTS = {
@@ -25,14 +26,9 @@ _DEFAULTS = {
     "keepalives_interval": "2",
     "keepalives_count": "3",
     "tcp_user_timeout": "10000",
-    "target_session_attrs": "read-write",
 }
-_SETTINGS = {
-    "statement_timeout": "30s",
-    "lock_timeout": "10s",
-    # A process that was frozen inside a transaction keeps its locks no longer.
-    "idle_in_transaction_session_timeout": "5s",
-}
+PATIENCE = 10.0
+"""Seconds in which a statement is to end, and in which lost connections and conflicts are overcome."""
 
 
 class PostgresStore(SqlStore):
@@ -40,12 +36,20 @@ class PostgresStore(SqlStore):
 
     @classmethod
     async def open(
-        cls, url: str, *, schema: str = "concertino", sessions: int = SESSIONS, read_only: bool = False
+        cls,
+        url: str,
+        *,
+        schema: str = "concertino",
+        sessions: int = SESSIONS,
+        patience: float = PATIENCE,
+        read_only: bool = False,
     ) -> Self:
         """Open the store in *schema* of the database at *url*, with up to *sessions* connections.
 
-        A missing schema is created, and an older one migrated. With *read_only*, neither is done, and writing raises
-        `StorageError`. Options in the URL, such as `sslmode` or several hosts, are libpq's.
+        A statement is to end within *patience* seconds, and lost connections, restarts of the server and conflicts
+        between transactions are overcome for as long. A missing schema is created, and an older one migrated. With
+        *read_only*, neither is done, and writing raises `StorageError`. Options in the URL, such as `sslmode` or
+        several hosts, are libpq's.
 
         Raises `ConfigurationError` for an invalid URL, `DatabaseVersionError` if the schema is newer or of another
         program, and `StorageError` if the database cannot be opened.
@@ -58,21 +62,32 @@ class PostgresStore(SqlStore):
         if sessions < 1:
             raise ConfigurationError(f"sessions={sessions}: a store needs at least one connection")
         name = f"{given.get('dbname', '')} at {given.get('host', 'localhost')}"
-        connect = partial(_connect, given, schema, read_only)
+        connect = partial(_connect, given, schema, patience, read_only)
         if not read_only:
             await asyncio.to_thread(_prepare, connect, schema, name)
-        return cls(PooledConnection(name, connect, sessions))
+        return cls(PooledConnection(name, connect, sessions, patience))
 
 
-def _connect(given: dict[str, Any], schema: str, read_only: bool) -> psycopg.Connection[Any]:
-    settings = {**_SETTINGS, "search_path": schema}
-    defaults = dict(_DEFAULTS)
+def _connect(given: dict[str, Any], schema: str, patience: float, read_only: bool) -> psycopg.Connection[Any]:
+    limit = max(1, round(patience * 1000))
+    settings: dict[str, object] = {
+        "search_path": schema,
+        "statement_timeout": limit,
+        "lock_timeout": limit,
+        # A process that was frozen inside a transaction keeps its locks no longer.
+        "idle_in_transaction_session_timeout": 5000,
+    }
     if read_only:
         settings["default_transaction_read_only"] = "on"
-        defaults["target_session_attrs"] = "any"
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
-    chosen = {**defaults, **given, "options": f"{options} {given.get('options', '')}".strip()}
-    connection = psycopg.connect(make_conninfo(**chosen), autocommit=True)
+    chosen = {
+        **_DEFAULTS,
+        "target_session_attrs": "any" if read_only else "read-write",
+        **given,
+        "options": f"{options} {given.get('options', '')}".strip(),
+    }
+    connection = WatchedConnection.connect(make_conninfo(**chosen), autocommit=True)
+    connection.silence = patience + 1
     adapt_texts(connection)
     return connection
 
@@ -83,5 +98,3 @@ def _prepare(connect: partial[psycopg.Connection[Any]], schema: str, name: str) 
             migrate(connection, schema, name)
     except psycopg.Error as error:
         raise explain(error, name) from error
-    except StorageError:
-        raise

@@ -1,0 +1,77 @@
+"""A TCP proxy before the server, which can lose answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+
+class Proxy:
+    """Forwards connections to a port; `cut`, `swallow` and `freeze` are its faults."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self.port = 0
+        self.connections = 0
+        self.frozen = False
+        """Whether nothing passes, and no connection is closed."""
+        self.swallows = 0
+        """The number of answers to lose, each with its connection."""
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Forward one connection."""
+        self.connections += 1
+        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        both = {writer, up_writer}
+        self._writers |= both
+        pumps = [self._pump(reader, up_writer, both, down=False), self._pump(up_reader, writer, both, down=True)]
+        self._tasks |= {asyncio.create_task(pump) for pump in pumps}
+
+    def cut(self) -> None:
+        """Close all connections."""
+        for writer in self._writers:
+            writer.close()
+
+    async def close(self) -> None:
+        """Close all connections, and wait for the tasks."""
+        self.frozen = False
+        self.cut()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _pump(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        both: set[asyncio.StreamWriter],
+        *,
+        down: bool,
+    ) -> None:
+        with suppress(OSError):
+            while data := await reader.read(1 << 16):
+                if down and self.swallows:
+                    self.swallows -= 1
+                    break
+                while self.frozen:  # noqa: ASYNC110 - a test ends it
+                    await asyncio.sleep(0.01)
+                writer.write(data)
+                await writer.drain()
+        for each in both:
+            each.close()
+
+
+@asynccontextmanager
+async def proxy_to(port: int) -> AsyncIterator[Proxy]:
+    """Run a proxy to *port*."""
+    proxy = Proxy(port)
+    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    proxy.port = server.sockets[0].getsockname()[1]
+    try:
+        yield proxy
+    finally:
+        server.close()
+        await proxy.close()
