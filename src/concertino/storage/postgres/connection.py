@@ -52,10 +52,10 @@ class PooledConnection:
     conflict between transactions has interrupted is repeated.
     """
 
-    def __init__(self, name: str, connect: Connect, sessions: int, patience: float) -> None:
+    def __init__(self, name: str, connect: Connect, sessions: int, patience: float, read_only: bool) -> None:
         """Name the database for messages; *connect* opens a connection to it."""
         self.name = name
-        self._connect, self._patience = connect, patience
+        self._connect, self._patience, self._read_only = connect, patience, read_only
         self._most = sessions
         self._ready: SimpleQueue[Strand | None] = SimpleQueue()
         self._strands: dict[str, Strand] = {}
@@ -114,7 +114,7 @@ class PooledConnection:
         return job.future
 
     def _work(self) -> None:
-        session = PostgresSession(self._connect, self._patience)
+        session = PostgresSession(self._connect, self._patience, self._read_only)
         while (strand := self._ready.get()) is not None:
             jobs = self._taken(strand)
             for job in jobs:
@@ -161,9 +161,10 @@ class PooledConnection:
                     continue
                 deadline = deadline or time.monotonic() + self._patience  # from the first failure on
                 conflict = is_conflict(error) and tries < _CONFLICTS
-                if not (conflict or may_pass(error)) or time.monotonic() > deadline:
+                refused = error.sqlstate == READ_ONLY
+                if not (conflict or may_pass(error)) or time.monotonic() > deadline or (refused and self._read_only):
                     return None, self._explained(error)
-                if error.sqlstate == READ_ONLY:
+                if refused:
                     session.close()  # the server is a standby now: look for the primary
             except (UnicodeError, OverflowError) as error:
                 return None, self._explained(error)

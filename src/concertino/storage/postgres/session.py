@@ -103,10 +103,10 @@ class PostgresSession:
     """A connection as the store's rules use it. It is made anew when it was lost."""
 
     queries: ClassVar = queries()
-    read_only = False
 
-    def __init__(self, connect: Connect, patience: float) -> None:
+    def __init__(self, connect: Connect, patience: float, read_only: bool) -> None:
         self._connect, self._patience = connect, patience
+        self.read_only = read_only
         self._connection: psycopg.Connection[Any] | None = None
         self._now: float | None = None
         """The time at which the transaction began."""

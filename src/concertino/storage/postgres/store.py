@@ -65,7 +65,7 @@ class PostgresStore(SqlStore):
         connect = partial(_connect, given, schema, patience, read_only)
         if not read_only:
             await asyncio.to_thread(_prepare, connect, schema, name)
-        return cls(PooledConnection(name, connect, sessions, patience))
+        return cls(PooledConnection(name, connect, sessions, patience, read_only))
 
 
 def _connect(given: dict[str, Any], schema: str, patience: float, read_only: bool) -> psycopg.Connection[Any]:

@@ -1,0 +1,81 @@
+"""Migrations: from each version, by several processes at once, and after a failure."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import psycopg
+import pytest
+
+from concertino import OPERATOR
+from concertino.errors import DatabaseVersionError, StorageError
+from concertino.storage.postgres import PostgresStore
+from concertino.storage.postgres import schema as schemas
+from concertino.testing.store_suite.kit import claim_tree, record, start_tree, whole
+
+ALL = schemas.migrations()
+
+
+@pytest.fixture
+def newest(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Choose the migrations that this concertino knows."""
+
+    def choose(*texts: str) -> None:
+        monkeypatch.setattr(schemas, "migrations", lambda: texts)
+
+    return choose
+
+
+@pytest.mark.parametrize("version", range(1, len(ALL)))
+async def test_rows_of_an_earlier_version_stay(url: str, schema: str, newest: Any, version: int) -> None:
+    newest(*ALL[:version])
+    with pytest.MonkeyPatch.context() as patch:
+        if version == 1:  # the rules alone write it, without the functions
+            patch.setattr("concertino.storage.postgres.connection.call_of", lambda write: None)
+        async with await PostgresStore.open(url, schema=schema) as store:
+            tree = await start_tree(store, seconds=0.0)
+            await tree.append("model_answered", messages=[whole("a")], usage=[record(1)])
+    newest(*ALL)
+    async with await PostgresStore.open(url, schema=schema) as store:
+        again = await claim_tree(store)
+        await again.append(messages=[whole("b")])
+        journal = await store.load(OPERATOR, "r1")
+        assert journal is not None
+        assert [entry.kind for entry in journal.entries] == ["started", "model_answered", "model_requested"]
+        assert list(await store.usage(OPERATOR, "r1")) == [record(1)]
+
+
+async def test_processes_that_start_at_once(url: str, schema: str) -> None:
+    opened = await asyncio.gather(*(PostgresStore.open(url, schema=schema) for _ in range(4)))
+    for number, store in enumerate(opened):
+        await start_tree(store, f"r{number}")
+    assert len(await opened[0].runs(OPERATOR)) == 4
+    for store in opened:
+        await store.close()
+
+
+async def test_a_migration_that_fails_leaves_the_version_before(url: str, schema: str, newest: Any) -> None:
+    newest(*ALL, "CREATE TABLE more (n INT); SELECT 1 / 0;")
+    with pytest.raises(StorageError, match="division by zero"):
+        await PostgresStore.open(url, schema=schema)
+    newest(*ALL, "CREATE TABLE more (n INT);")
+    async with await PostgresStore.open(url, schema=schema) as store:
+        await start_tree(store)
+
+
+async def test_a_newer_schema_is_refused(url: str, schema: str, newest: Any) -> None:
+    newest(*ALL, "SELECT 1;")
+    await (await PostgresStore.open(url, schema=schema)).close()
+    newest(*ALL)
+    with pytest.raises(DatabaseVersionError, match=f"schema version {len(ALL) + 1}.*install a newer concertino"):
+        await PostgresStore.open(url, schema=schema)
+
+
+@pytest.mark.parametrize("table", ["identity", "other"])
+async def test_another_programs_schema_is_refused(url: str, schema: str, table: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {schema}")
+        connection.execute(f"CREATE TABLE {schema}.{table} (name TEXT)")
+    with pytest.raises(DatabaseVersionError, match="tables of another program: use another schema"):
+        await PostgresStore.open(url, schema=schema)
