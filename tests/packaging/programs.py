@@ -101,6 +101,19 @@ with tempfile.TemporaryDirectory() as folder:
     assert load_worker(path).name == "Clerk"
 """
 
+POSTGRES = """
+import asyncio
+from concertino.errors import StorageError
+from concertino.storage import PostgresStore
+
+try:
+    asyncio.run(PostgresStore.open("postgresql://127.0.0.1:1/none", patience=0.1))
+except StorageError as error:
+    assert "cannot be reached" in str(error), error
+else:
+    raise AssertionError("no server runs there")
+"""
+
 EXAMPLES = """
 from importlib.util import find_spec
 from pathlib import Path
@@ -124,6 +137,7 @@ PROGRAMS = {
     "server": SERVER,
     "yaml": YAML,
     "examples": EXAMPLES,
+    "postgres": POSTGRES,
     "testing": TESTING,
 }
 

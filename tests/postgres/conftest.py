@@ -40,7 +40,7 @@ def schema() -> str:
 @pytest.fixture
 def factory(url: str) -> Callable[[Path], Awaitable[Any]]:
     """Open a new, empty store."""
-    from concertino.storage.postgres import PostgresStore
+    from concertino.storage import PostgresStore
 
     async def made(_folder: Path) -> Any:
         return await PostgresStore.open(url, schema=f"test_{next(_SCHEMAS)}")

@@ -11,8 +11,7 @@ import pytest
 
 from concertino import OPERATOR
 from concertino.errors import StaleClaimError, StorageError
-from concertino.storage import EventBatch, EventRow
-from concertino.storage.postgres import PostgresStore
+from concertino.storage import EventBatch, EventRow, PostgresStore
 from concertino.testing.store_suite.kit import SCOPE, record, result_of, start_tree, wait, whole
 
 from .proxy import Proxy, proxy_to

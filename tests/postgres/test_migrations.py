@@ -10,7 +10,7 @@ import pytest
 
 from concertino import OPERATOR
 from concertino.errors import DatabaseVersionError, StorageError
-from concertino.storage.postgres import PostgresStore
+from concertino.storage import PostgresStore
 from concertino.storage.postgres import schema as schemas
 from concertino.testing.store_suite.kit import claim_tree, record, start_tree, whole
 

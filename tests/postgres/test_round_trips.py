@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from concertino import AgentConfig, Chat, Resources, Scope, ToolOrchestrator, tool
-from concertino.storage.postgres import PostgresStore
+from concertino.storage import PostgresStore
 from concertino.testing import ScriptedModel, call
 
 from .trips import counted_trips

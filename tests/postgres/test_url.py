@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from concertino.errors import ConfigurationError, DatabaseVersionError, StorageError
-from concertino.storage.postgres import PostgresStore
+from concertino.storage import PostgresStore
 from concertino.wiring import open_store
 
 from .server import Server

@@ -24,6 +24,7 @@ from concertino.storage import (
     Feedback,
     Memories,
     MemoryStore,
+    PostgresStore,
     QueuedTurn,
     RunStart,
     SqliteStore,
@@ -47,6 +48,7 @@ HELD: dict[type[Any], str] = {
     EventLog: "read through `Runtime.events`",
     SqliteStore: "implements the ports",
     MemoryStore: "implements the ports",
+    PostgresStore: "implements the ports",
 }
 """Public classes with methods that are no facades."""
 SCOPES = {"AnyScope", "Scope", "Scope | TenantScope", "Operator"}

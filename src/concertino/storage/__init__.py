@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         StoredTurn,
         TurnState,
     )
+    from .postgres import PostgresStore
     from .sqlite import MemoryStore, SqliteStore
 
 _OF_CONVERSATIONS = (
@@ -84,6 +85,7 @@ __all__ = [
     "Memories",
     "Memory",
     "MemoryStore",
+    "PostgresStore",
     "QueuedTurn",
     "Reservation",
     "RunEnd",
@@ -115,6 +117,10 @@ def __getattr__(name: str) -> Any:
         from . import sqlite  # noqa: PLC0415
 
         return getattr(sqlite, name)
+    if name == "PostgresStore":
+        from . import postgres  # noqa: PLC0415 - its driver is an extra
+
+        return postgres.PostgresStore
     if name in _OF_CONVERSATIONS:
         from . import conversation_types  # noqa: PLC0415
 

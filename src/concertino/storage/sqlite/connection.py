@@ -48,7 +48,7 @@ class SqliteSession(sqlite3.Connection):
 
     @property
     def read_only(self) -> bool:
-        """Whether it was opened by `connect_read_only`."""
+        """Return True if it was opened by `connect_read_only`."""
         return bool(self.execute("PRAGMA query_only").fetchone()[0])
 
     def transaction(self) -> Self:
