@@ -68,7 +68,7 @@ class PostgresStore(SqlStore):
         return cls(PooledConnection(name, connect, sessions, patience, read_only))
 
 
-def _connect(given: dict[str, Any], schema: str, patience: float, read_only: bool) -> psycopg.Connection[Any]:
+def _connect(given: dict[str, Any], schema: str, patience: float, read_only: bool) -> WatchedConnection:
     limit = max(1, round(patience * 1000))
     settings: dict[str, object] = {
         "search_path": schema,
@@ -92,9 +92,12 @@ def _connect(given: dict[str, Any], schema: str, patience: float, read_only: boo
     return connection
 
 
-def _prepare(connect: partial[psycopg.Connection[Any]], schema: str, name: str) -> None:
+def _prepare(connect: partial[WatchedConnection], schema: str, name: str) -> None:
     try:
         with connect() as connection:
+            connection.silence = None  # a migration, or waiting for that of another process, takes as long as it takes
+            connection.execute("SET statement_timeout = 0")
+            connection.execute("SET lock_timeout = 0")
             migrate(connection, schema, name)
     except psycopg.Error as error:
         raise explain(error, name) from error
