@@ -4,16 +4,17 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 KIND = sys.argv[1]
 SCHEMA = {"type": "object", "properties": {}}
 
 
-def send(message: dict) -> None:
+def send(message: dict[str, Any]) -> None:
     print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 
 
-def tools() -> list[dict]:
+def tools() -> list[dict[str, Any]]:
     if KIND == "many":
         return [{"name": f"tool{number}", "inputSchema": SCHEMA} for number in range(3_000)]
     if KIND == "strange":
@@ -55,14 +56,25 @@ for line in sys.stdin:
             sys.exit(1)
         if KIND == "asking":
             amount = {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}
-            send({"id": "q", "method": "elicitation/create", "params": {"message": "How much?", "requestedSchema": amount}})
+            send(
+                {
+                    "id": "q",
+                    "method": "elicitation/create",
+                    "params": {"message": "How much?", "requestedSchema": amount},
+                }
+            )
             answer = json.loads(sys.stdin.readline())
             said = answer.get("result") or {"action": "error"}
             if said["action"] == "accept":
                 with Path(request["params"]["arguments"]["file"]).open("a") as ledger:
                     ledger.write(f"{said['content']['amount']}\n")
             text = f"{said['action']} {(said.get('content') or {}).get('amount', '')}".strip()
-            send({"id": key, "result": {"content": [{"type": "text", "text": text}], "isError": said["action"] == "error"}})
+            send(
+                {
+                    "id": key,
+                    "result": {"content": [{"type": "text", "text": text}], "isError": said["action"] == "error"},
+                }
+            )
         elif KIND == "lying":
             send({"id": key, "result": {"content": [], "structuredContent": {"total": "many"}}})
         elif KIND == "malformed":

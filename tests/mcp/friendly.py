@@ -1,6 +1,5 @@
-"""A server with one tool of each kind: `python friendly.py` speaks over stdio, with a port as its argument over HTTP."""
+"""A server with one tool of each kind; as a program, it speaks over stdio."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,12 +51,12 @@ async def count(ctx: Context) -> str:
 @server.tool()
 async def wait(file: str) -> str:
     """Wait for ever; leave a note in *file* when it begins and when it is cancelled."""
-    path = Path(file)
-    path.write_text("begun")
+    note = Path(file).write_text
+    note("begun")
     try:
         await anyio.sleep_forever()
     finally:
-        path.write_text("cancelled")
+        note("cancelled")
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -20,22 +21,21 @@ ROOT = Path(__file__).parents[2]
 
 async def test_a_question_survives_a_kill_and_is_answered_elsewhere(tmp_path: Path) -> None:
     database, ledger = tmp_path / "runs.db", tmp_path / "ledger"
-    killed = subprocess.run(
-        [sys.executable, "-m", "tests.mcp.program", str(database), str(ledger)],
+    process = await asyncio.create_subprocess_exec(
+        *[sys.executable, "-m", "tests.mcp.program", str(database), str(ledger)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(["src", *sys.path])},
         stdout=subprocess.PIPE,
-        text=True,
-        check=False,
     )
-    assert killed.returncode == -signal.SIGKILL
+    printed, _ = await process.communicate()
+    assert process.returncode == -signal.SIGKILL
     assert not ledger.exists()
     async with McpToolbox(friendly()) as box:
         store = await SqliteStore.open(database)
         async with Runtime([agent(box)], Resources(model=ScriptedModel("Done.")), store=store, sweep=0.02) as runtime:
             (wait,) = await store.waits(ANN, open=True)
             await runtime.resolve(ANN, wait.key, {"amount": 7})
-            result = await runtime.result(ANN, killed.stdout.strip())
+            result = await runtime.result(ANN, printed.decode().strip())
         await store.close()
     assert results(result.messages) == ["paid 7"]
     assert ledger.read_text() == "7\n"

@@ -15,7 +15,9 @@ from .conftest import bare, friendly, run
 Open = Callable[..., McpToolbox]
 
 
-async def test_servers_that_cannot_be_reached_are_reported_and_the_others_work(opened: Open, reports: list[str]) -> None:
+async def test_servers_that_cannot_be_reached_are_reported_and_the_others_work(
+    opened: Open, reports: list[str]
+) -> None:
     silent = bare("silent", connect_seconds=1)
     absent = McpServer(name="absent", command=["no-such-program"])
     refused = McpServer(name="refused", url="http://127.0.0.1:9/mcp")

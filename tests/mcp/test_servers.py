@@ -83,7 +83,7 @@ async def test_resources_and_prompts(opened: Callable[..., McpToolbox]) -> None:
         assert await box.prompts("own") == (("greet", "Greet somebody."),)
         assert await box.prompt("own", "greet", {"name": "Ann"}) == (UserMessage("Greet Ann."),)
         assert (await box.read("own", "notes://today")).content == "Nothing happened."
-        with pytest.raises(ToolError, match="unknown|Unknown"):
+        with pytest.raises(ToolError, match="nknown"):
             await box.read("own", "notes://never")
         with pytest.raises(ConfigurationError, match="choose from own"):
             await box.prompts("other")

@@ -103,12 +103,12 @@ __all__ = [
     "Workflow",
     "WorkflowAgent",
     "WorkflowState",
+    "ask_person",
     "delegate",
     "load_worker",
     "load_workers",
     "load_workflow",
     "notification_of",
     "notify_about",
-    "ask_person",
     "workflow_tools",
 ]

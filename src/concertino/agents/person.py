@@ -55,8 +55,8 @@ _PERSON = _Person()
 async def ask_person(context: ToolContext, message: str, *, seconds: float | None = None, **details: Any) -> str | None:
     """Ask a person *message* in the course of a tool call, and return the answer; None if it was refused or is late.
 
-    The question is a wait of the tool `ask_person`, whose arguments are *message* and the JSON values in *details*, such
-    as a schema for a form. `runtime.resolve(scope, wait.key, answer)` answers it, from any process; with `failed=True`
+    The question is a wait of the tool `ask_person`, whose arguments are *message* and *details*: JSON values, such as a
+    schema for a form. `runtime.resolve(scope, wait.key, answer)` answers it, from any process; with `failed=True`
     it is refused. Until then the run is suspended and the call gives up its place: once the answer is there, the tool
     is executed again from its beginning, and each question it has asked returns its answer. So ask before any effect.
     """

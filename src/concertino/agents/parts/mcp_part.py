@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class McpTools(Part):
     """Offers the tools of a *toolbox*, and asks a person before those run that may change or delete something.
 
-    Which tools those are follows from the servers' own annotations, and from `McpServer.effects`, which have precedence:
-    a tool with the effect `read` needs no approval. *approve* is False for an agent without approvals, or with an
+    Which tools those are follows from the servers' annotations, and from `McpServer.effects`, which have precedence: a
+    tool with the effect `read` needs no approval. *approve* is False for an agent without approvals, or with an
     `Approvals` part of its own. *rules*, a store, has the approval rules of users.
 
     The questions of a server (elicitation) are waits of the tool `ask_person`, with the arguments `message`, `schema`
