@@ -35,7 +35,7 @@ async def test_a_question_survives_a_kill_and_is_answered_elsewhere(tmp_path: Pa
         async with Runtime([agent(box)], Resources(model=ScriptedModel("Done.")), store=store, sweep=0.02) as runtime:
             (wait,) = await store.waits(ANN, open=True)
             await runtime.resolve(ANN, wait.key, {"amount": 7})
-            result = await runtime.result(ANN, printed.decode().strip())
+            result = await (await runtime.resume(ANN, printed.decode().strip())).result()
         await store.close()
     assert results(result.messages) == ["paid 7"]
     assert ledger.read_text() == "7\n"

@@ -78,7 +78,7 @@ async def test_a_question_of_everything_waits_for_its_answer(opened: Open, node:
             await live.result()
             (wait,) = await runtime.store.waits(ANN, open=True)
             await runtime.resolve(ANN, wait.key, {"name": "Ann"})
-            result = await runtime.result(ANN, live.id)
+            result = await (await runtime.resume(ANN, live.id)).result()
     assert "Name: Ann" in results(result.messages)[0]
 
 

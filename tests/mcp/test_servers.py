@@ -70,7 +70,7 @@ async def test_a_destructive_tool_waits_for_an_approval(opened: Callable[..., Mc
             suspended = await live.result()
             (wait,) = await runtime.approvals(ANN)
             await runtime.approve(ANN, wait.key)
-            result = await runtime.result(ANN, live.id)
+            result = await (await runtime.resume(ANN, live.id)).result()
     assert suspended.status == "suspended"
     assert wait.tool == "own.whoami"
     assert result.status == "completed"
@@ -144,7 +144,7 @@ async def test_a_question_waits_for_its_answer_and_the_call_goes_on(
                 await runtime.resolve(ANN, wait.key, {"amount": 7})
             else:
                 await runtime.resolve(ANN, wait.key, "no", failed=True)
-            result = await runtime.result(ANN, live.id)
+            result = await (await runtime.resume(ANN, live.id)).result()
     asked = json.loads(wait.arguments)
     assert (wait.tool, asked["schema"]["required"]) == (ASK_PERSON, ["amount"])
     assert asked["message"] == ("How much?" if old else "Pay 5 euros?")

@@ -57,8 +57,8 @@ async def ask_person(context: ToolContext, message: str, *, seconds: float | Non
 
     The question is a wait of the tool `ask_person`, whose arguments are *message* and *details*: JSON values, such as a
     schema for a form. `runtime.resolve(scope, wait.key, answer)` answers it, from any process; with `failed=True`
-    it is refused. Until then the run is suspended and the call gives up its place: once the answer is there, the tool
-    is executed again from its beginning, and each question it has asked returns its answer. So ask before any effect.
+    it is refused. Until then the run is suspended. After the answer, the tool is executed again from its
+    beginning, and each question that it has asked returns its answer. So ask before any effect.
     """
     task = json.dumps({"message": message, "seconds": seconds, **details}, ensure_ascii=False)
     try:

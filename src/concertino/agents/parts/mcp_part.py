@@ -16,7 +16,7 @@ from ..person import ask_person
 from .approvals import is_allowed
 
 if TYPE_CHECKING:
-    from ...tools.mcp import Answer, McpToolbox, Question
+    from ...tools.mcp import Elicitation, ElicitationAnswer, McpToolbox
 
 
 class McpTools(Part):
@@ -53,14 +53,18 @@ class McpTools(Part):
         return Allow() if await is_allowed(self._rules, run, call.name) else Ask()
 
 
-async def _ask(context: ToolContext, question: Question) -> Answer:
-    from ...tools.mcp import Answer  # noqa: PLC0415 - needs the extra
+async def _ask(context: ToolContext, question: Elicitation) -> ElicitationAnswer:
+    from ...tools.mcp import ElicitationAnswer  # noqa: PLC0415 - needs the extra
 
     text = await ask_person(context, question.message, schema=question.schema, url=question.url)
     if text is None:
-        return Answer(action="decline")
+        return ElicitationAnswer(action="decline")
     try:
         content = json.loads(text) if text else {}
     except ValueError:
         content = None
-    return Answer(action="accept", content=content) if isinstance(content, dict) else Answer(action="cancel")
+    return (
+        ElicitationAnswer(action="accept", content=content)
+        if isinstance(content, dict)
+        else ElicitationAnswer(action="cancel")
+    )

@@ -34,8 +34,8 @@ _STDERR_BYTES = 2_000
 
 
 @record(kw_only=True)
-class Question:
-    """What a server asks the user while it works on a call (elicitation)."""
+class Elicitation:
+    """A question of a server to the user, in the course of a call."""
 
     message: str
     schema: dict[str, Any] | None = None
@@ -45,8 +45,8 @@ class Question:
 
 
 @record(kw_only=True)
-class Answer:
-    """The user's answer to a `Question`."""
+class ElicitationAnswer:
+    """The user's answer to a `Elicitation`."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, Any] | None = None
@@ -57,11 +57,11 @@ class Answer:
 class Dialogue:
     """The questions of one call. The server has got the *answers* to the first ones; *missing* is the next."""
 
-    answers: list[Answer]
-    missing: Question | None = None
+    answers: list[ElicitationAnswer]
+    missing: Elicitation | None = None
     asked: int = 0
 
-    def answer(self, question: Question) -> Answer | None:
+    def answer(self, question: Elicitation) -> ElicitationAnswer | None:
         """Return the answer to the call's next question; None if it is missing."""
         self.asked += 1
         if self.asked <= len(self.answers):
@@ -94,7 +94,7 @@ class Connection:
 
     @property
     def idle(self) -> bool:
-        """Whether no call is open."""
+        """True if no call is open."""
         return not self._dialogues
 
     async def client(self) -> Client:
@@ -125,7 +125,7 @@ class Connection:
     async def call(self, tool: str, arguments: dict[str, Any], dialogue: Dialogue, progress: Any) -> Any:
         """Call a tool and return the server's `CallToolResult`.
 
-        Raises `McpConnectionError` if the connection is lost, and `ToolError` for every answer that is no result.
+        Raises `McpConnectionError` if the connection is lost, and `ToolError` for an error or an invalid result.
         """
         client = await self.client()
         async with self._turn(dialogue):
@@ -174,9 +174,9 @@ class Connection:
                     listening.cancel()
         except Exception as error:  # noqa: BLE001 - every failure of a server is an error of its own calls only
             if not ready.done():
-                said = f"; it wrote: {errors[-1]}" if errors else ""
-                ready.set_exception(McpConnectionError(self._problem(error) + said))
-                ready.exception()  # retrieved here, in case nobody waits any more
+                written = f"; it wrote: {errors[-1]}" if errors else ""
+                ready.set_exception(McpConnectionError(self._problem(error) + written))
+                ready.exception()  # retrieved here, in case no call waits any more
         finally:
             if not ready.done():
                 ready.cancel()
@@ -219,7 +219,7 @@ class Connection:
     async def _elicit(self, _: Any, params: Any) -> types.ElicitResult | types.ErrorData:
         """Answer a question of the server from the dialogue of its call."""
         dialogue = _current.get()
-        if dialogue is None:  # before 2026-07-28 questions arrive beside the calls
+        if dialogue is None:  # before 2026-07-28 a question does not name its call
             self._one_at_a_time = True
             dialogue = self._dialogues[0] if len(self._dialogues) == 1 else None
         if dialogue is None:
@@ -237,11 +237,11 @@ class Connection:
         return f"MCP server {self.server.name!r} cannot be reached: {problem}"
 
 
-def _question(params: Any) -> Question:
+def _question(params: Any) -> Elicitation:
     if isinstance(params, types.ElicitRequestURLParams):
-        return Question(message=params.message, url=params.url)
+        return Elicitation(message=params.message, url=params.url)
     schema = params.requested_schema
-    return Question(message=params.message, schema=schema if isinstance(schema, dict) else schema.model_dump())
+    return Elicitation(message=params.message, schema=schema if isinstance(schema, dict) else schema.model_dump())
 
 
 @contextmanager

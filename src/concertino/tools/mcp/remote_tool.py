@@ -15,12 +15,12 @@ from ...ids import handle_for
 from ...messages import Media
 from ...scope import Scope
 from ..base import Effect, Tool, ToolContext, ToolResult
-from .connection import Answer, Connection, Dialogue, McpConnectionError, Question
+from .connection import Connection, Dialogue, Elicitation, ElicitationAnswer, McpConnectionError
 from .server import McpServer
 
-Ask = Callable[[ToolContext, Question], Awaitable[Answer]]
+_Ask = Callable[[ToolContext, Elicitation], Awaitable[ElicitationAnswer]]
 """Asks the user of a call."""
-Reach = Callable[[Scope], Connection]
+_Reach = Callable[[Scope], Connection]
 """Returns a scope's connection to the server."""
 
 _LONGEST_DESCRIPTION = 8_000
@@ -33,7 +33,7 @@ _CONNECTION_LOST = "{}: whether the call took effect is unknown. Find that out b
 class McpTool(Tool):
     """A tool of a server; `McpToolbox` makes it."""
 
-    def __init__(self, server: McpServer, found: types.Tool, reach: Reach) -> None:
+    def __init__(self, server: McpServer, found: types.Tool, reach: _Reach) -> None:
         self.name = tool_name(server.name, found.name)
         self.description = (found.description or found.title or found.name)[:_LONGEST_DESCRIPTION]
         self.parameters = found.input_schema
@@ -42,7 +42,7 @@ class McpTool(Tool):
         hint = found.annotations.destructive_hint if found.annotations is not None else None
         self.destructive = self.effect != "read" and hint is not False
         """Whether a person should approve a call: the server does not state that it only reads or adds."""
-        self.ask: Ask | None = None
+        self.ask: _Ask | None = None
         """How to ask the user; None refuses the questions of the server."""
         self._remote_name = found.name
         self._server = server
@@ -53,7 +53,7 @@ class McpTool(Tool):
 
         Raises `ToolError` with the server's error, and if the server cannot be reached.
         """
-        answers: list[Answer] = []
+        answers: list[ElicitationAnswer] = []
         show = _Progress(context, self._remote_name)
         while True:
             dialogue = Dialogue(answers)

@@ -15,7 +15,7 @@ from ..base import DEFAULT_TIMEOUT, Effect
 if TYPE_CHECKING:
     import httpx2
 
-Headers = Mapping[str, str] | Callable[[Scope], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+HeaderSource = Mapping[str, str] | Callable[[Scope], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """The headers of all requests, or a function that returns those of a user."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,24}")
@@ -35,14 +35,14 @@ class McpServer:
     env: Mapping[str, str] = field(default_factory=dict)
     url: str = ""
     """The endpoint for streamable HTTP. Redirects to another origin are refused."""
-    headers: Headers = field(default_factory=dict)
-    """Headers such as `Authorization`. With a function, each scope has a connection of its own."""
+    headers: HeaderSource = field(default_factory=dict)
+    """HeaderSource such as `Authorization`. With a function, each scope has a connection of its own."""
     auth: Callable[[Scope], httpx2.Auth] | None = None
     """A function that returns the authorization of a scope, such as the MCP SDK's `OAuthClientProvider`."""
     tools: Collection[str] | None = None
     """The server's names of the tools to offer; None for all."""
     effects: Mapping[str, Effect] = field(default_factory=dict)
-    """Effects by the server's name of a tool, instead of those that the server's annotations state."""
+    """Effects by the server's name of a tool, instead of what the server's annotations state."""
     timeout: float = DEFAULT_TIMEOUT
     """Time limit of a call, in seconds."""
     connect_seconds: float = 30.0
@@ -74,5 +74,5 @@ class McpServer:
 
     @property
     def per_scope(self) -> bool:
-        """Whether each scope has a connection of its own."""
+        """True if each scope has a connection of its own."""
         return callable(self.headers) or self.auth is not None

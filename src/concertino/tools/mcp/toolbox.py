@@ -14,14 +14,14 @@ from ...scope import Scope
 from ..base import Tool, ToolResult, check_tool
 from .connection import Connection, McpConnectionError
 from .remote_tool import McpTool, add_block, add_contents
-from .resources import ListResources, ReadResource
+from .resource_tools import ListResources, ReadResource
 from .server import McpServer
 
 log = logging.getLogger("concertino.mcp")
 
 _MOST_PAGES, _MOST_TOOLS = 100, 2_000
 _MOST_SCOPES = 100
-"""Connections of different scopes to one server; beyond that, the one that was not used for longest is closed."""
+"""Connections of different scopes to one server; beyond that, the connection that was not used for longest is closed."""
 _CHANGE_SECONDS = 1.0
 """The time between two listings of a server that reports changes."""
 
