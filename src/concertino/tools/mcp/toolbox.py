@@ -21,7 +21,7 @@ log = logging.getLogger("concertino.mcp")
 
 _MOST_PAGES, _MOST_TOOLS = 100, 2_000
 _MOST_SCOPES = 100
-"""Connections of different scopes to one server; beyond that, the connection that was not used for longest is closed."""
+"""Connections of different scopes to one server; beyond that, the one unused for longest is closed."""
 _CHANGE_SECONDS = 1.0
 """The time between two listings of a server that reports changes."""
 
