@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from ...errors import ConversationError, UnknownConversationError
-from ...scope import AnyScope, Scope
+from ...scope import AnyScope, Operator, Scope
 from ...text import query_terms
 from ..codec import decode_json, encode_json, storable
 from ..conversation_types import Feedback, StoredConversation, StoredHistory, StoredTurn
@@ -14,6 +15,7 @@ from ..types import Erased
 from .erasure import end_trees, forget_content, forget_conversations
 from .reader import branch_messages, text_of
 from .rows import hash_key, scope_key, scope_row
+from .schedule import check_operator
 from .session import Row, Session
 from .statements import most, scoped
 from .turns import conversation_number, locked_conversation, queued_input, turn_number
@@ -82,6 +84,19 @@ def _conversations(
         )
         for row in connection.execute(sql, bound).fetchall()
     )
+
+
+def conversation_marks(connection: Session, scope: Operator, named: Sequence[tuple[Scope, str]]) -> list[str | None]:
+    """Return a mark of each conversation, by its owner and id, that changes with it; None if it does not exist."""
+    check_operator(scope)
+    found: list[str | None] = []
+    with connection.reading():
+        for owner, conversation_id in named:
+            sql, bound = scoped(connection, "conversation_mark", owner)
+            bound |= {"conversation_key": hash_key(conversation_id), "id": conversation_id}
+            row = connection.execute(sql, bound).fetchone()
+            found.append(None if row is None else repr(tuple(row)))
+    return found
 
 
 # -- turns -------------------------------------------------------------------------------------------------------------

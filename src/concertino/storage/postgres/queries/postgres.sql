@@ -138,3 +138,15 @@ WHERE run IN (
     WHERE c.number = :conversation AND r.scope_key = c.scope_key
 )
 ORDER BY run FOR UPDATE;
+
+-- name: conversation_mark
+-- Texts are added or blanked, a queued turn is added or starts or is deleted, and the ending of a run is set once.
+SELECT h.leaf, h.current, r.state, r.ending, h.updated, h.modes, h.tools,
+    (SELECT string_agg(q.number::text, ',' ORDER BY q.number) FROM turns AS q
+        WHERE q.conversation = c.number AND q.state IN ('queued', 'open') AND q.state = 'queued') AS queue,
+    (SELECT count(*) || ' ' || max(x.number) FROM conversation_texts AS x
+        WHERE x.conversation = c.number AND x.kind IN ('title', 'feedback') AND x.body <> '') AS texts
+FROM conversations AS c JOIN conversation_heads AS h ON h.conversation = c.number
+LEFT JOIN turns AS t ON t.number = h.current
+LEFT JOIN heads AS r ON r.run = t.run
+WHERE c.conversation_key = :conversation_key AND c.id = :id AND /*reached c*/;

@@ -27,6 +27,9 @@ WHERE c.conversation_key IS NOT NULL AND /*reached c*/ AND /*conditions*/
 ORDER BY h.updated DESC, c.number DESC
 LIMIT :limit;
 
+-- name: started_turns
+SELECT run_id FROM turns WHERE conversation = :conversation AND run > :run ORDER BY run LIMIT :limit;
+
 -- name: head_of_conversation
 SELECT h.leaf, h.current, leaf.run_id AS leaf_id, t.run_id AS current_id, run.ending IS NULL AS busy, h.modes, h.tools
 FROM conversation_heads AS h

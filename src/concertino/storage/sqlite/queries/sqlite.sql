@@ -127,3 +127,15 @@ SELECT process FROM found WHERE process IS NOT NULL;
 
 -- name: end_leases
 UPDATE heads SET lease = min(lease, :now), process = '' WHERE process = :process RETURNING run;
+
+-- name: conversation_mark
+-- Texts are added or blanked, a queued turn is added or starts or is deleted, and the ending of a run is set once.
+SELECT h.leaf, h.current, r.state, r.ending, h.updated, h.modes, h.tools,
+    (SELECT group_concat(q.number) FROM turns AS q
+        WHERE q.conversation = c.number AND q.state IN ('queued', 'open') AND q.state = 'queued') AS queue,
+    (SELECT count(*) || ' ' || max(x.number) FROM conversation_texts AS x
+        WHERE x.conversation = c.number AND x.kind IN ('title', 'feedback') AND x.body <> '') AS texts
+FROM conversations AS c JOIN conversation_heads AS h ON h.conversation = c.number
+LEFT JOIN turns AS t ON t.number = h.current
+LEFT JOIN heads AS r ON r.run = t.run
+WHERE c.conversation_key = :conversation_key AND c.id = :id AND /*reached c*/;
