@@ -208,7 +208,7 @@ class ThreadConnection:
         self, tree: str, work: Callable[Concatenate[SqliteSession, P], T], *arguments: P.args, **options: P.kwargs
     ) -> T:
         """Return the result of *work*: everything is done in the order of the calls."""
-        return await self.run(work, *arguments, **options)
+        return await self._submit(lambda: work(self._opened(), *arguments, **options))  # type: ignore[no-any-return]
 
     async def write(self, write: Write[T]) -> T:
         """Return the result of *write* after its commit. Raises `StorageError` as `run` does."""
@@ -320,7 +320,7 @@ class InlineConnection:
         self, tree: str, work: Callable[Concatenate[SqliteSession, P], T], *arguments: P.args, **options: P.kwargs
     ) -> T:
         """Return the result of *work*."""
-        return await self.run(work, *arguments, **options)
+        return self._result(work, *arguments, **options)  # type: ignore[no-any-return]
 
     async def write(self, write: Write[T]) -> T:
         """Return the result of *write*. Raises `StorageError` as `run` does."""
