@@ -100,7 +100,7 @@ class TokenEngine:
         self._fresh: list[Edit] = []  # since the last request
         self.edited = bool(view.edits)
         """True if something of the conversation has left the view."""
-        self._given: Sequence[Message] = ()  # the messages that `start` has loaded, if nobody can change them
+        self._given: Sequence[Message] = ()  # the messages that `start` has loaded, if they cannot change
         self._carried: list[Edit] = []  # the log of the last `state`, for the next run
         self._sent = 0  # messages of the record at the last request
         self._noted = 0  # messages of the record that `_pending` and `_slack` reflect

@@ -56,7 +56,7 @@ OnReady = Callable[[list[ToolCall]], None]
 
 
 class CallIds:
-    """Unique ids for the calls of one answer, in place of empty ones and those that the conversation of *run* has.
+    """Unique ids for the calls of one answer of *run*, in place of empty ones and of ids that its conversation has.
 
     Some servers count calls from 0 in each answer, and no provider accepts the same id twice in a conversation.
     """
