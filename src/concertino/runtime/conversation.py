@@ -80,7 +80,7 @@ class ConversationTurn:
 
     @property
     def closed(self) -> bool:
-        """Whether the runtime is closed: then no event follows in this process."""
+        """Return whether the runtime is closed: then no event follows in this process."""
         return self._conversation._starter.events.closed
 
     async def read(self) -> StoredTurn:

@@ -20,12 +20,12 @@ from ..json_body import json_body
 from ..server_state import state_of
 from .values import BadInputError, JsonObject
 
-Endpoint = Callable[[Request], Awaitable[Response]]
+_Handler = Callable[[Request], Awaitable[Response]]
 BROKEN_OFF = "the answer goes on elsewhere: connect again"
 """The error of a stream that ends before its turn: the process ends, or cannot read the log."""
 
 
-def handled(endpoint: Endpoint, form: Callable[[ConcertinoError, int, str], Response]) -> Endpoint:
+def handled(endpoint: _Handler, form: Callable[[ConcertinoError, int, str], Response]) -> _Handler:
     """Return *endpoint* with errors in a protocol's *form* of an error, its status and its text.
 
     Clients of the protocols expect status 400 for an invalid request.
@@ -55,7 +55,7 @@ def agents_of(request: Request, runtime: Runtime) -> Sequence[str]:
 
 
 def first_agent(request: Request, runtime: Runtime) -> str:
-    """Return the default agent. Raises `HTTPException` with status 404 if there is none."""
+    """Return the default agent. Raises `HTTPException` with status 404 if there are no agents."""
     names = agents_of(request, runtime)
     if not names:
         raise HTTPException(404, "there is no agent")
