@@ -78,6 +78,11 @@ class ConversationTurn:
         """The id of the turn's run."""
         return self.id
 
+    @property
+    def closed(self) -> bool:
+        """Return whether the runtime is closed: then no event follows in this process."""
+        return self._conversation._starter.events.closed
+
     async def read(self) -> StoredTurn:
         """Return the turn as stored: its state, message, answer and feedback."""
         return await self._runs.store.turn(self._conversation.scope, self._conversation.id, self.id)
