@@ -15,6 +15,7 @@ from ..orchestrator.lifecycle.result import replayed_result
 from ..scope import OPERATOR, AnyScope
 from ..storage.base import Store
 from ..storage.types import EventPage
+from .counts import RuntimeCounts
 from .event_pieces import unpack, without_replaced
 from .event_writer import EventWriter
 
@@ -37,6 +38,7 @@ class EventLog:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._writers: dict[str, EventWriter] = {}
+        self.counts = RuntimeCounts(self._writers)
         self._finishing: set[asyncio.Task[None]] = set()
         self._waiting: dict[str, list[tuple[_Position, asyncio.Future[None]]]] = {}
         self._polling: asyncio.Task[None] | None = None
@@ -49,7 +51,7 @@ class EventLog:
     def writer(self, root_id: str) -> EventWriter:
         """Return the writer of a tree that starts or is resumed in this process."""
         self.open()
-        writer = self._writers[root_id] = EventWriter(self._store, root_id)
+        writer = self._writers[root_id] = EventWriter(self._store, root_id, self.counts)
         self.wake(root_id)
         return writer
 
