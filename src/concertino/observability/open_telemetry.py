@@ -1,7 +1,7 @@
 """`OpenTelemetry`: an observer that makes spans and metrics of events.
 
-The event loop only starts spans and notes the time. Attributes, measurements and ends, with which a span reaches its
-processors and exporters, are made in a thread (`spans`, `span_thread`): no run waits for an exporter that hangs.
+The event loop only chooses ids and notes the time. A thread makes the spans (`late_span`), their attributes and ends,
+and the measurements (`spans`): no run waits for a processor or an exporter.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from opentelemetry.trace import set_span_in_context as with_span
 from .. import events
 from .._version import __version__
 from . import names
+from .late_span import SpanStarter
 from .metrics import Attributes, Counts, Metrics
 from .span_thread import SpanThread
 from .spans import ChatSpan, RunSpan, SpanEnds, ToolEnd, ToolSpan, error_type, operation
@@ -54,6 +55,7 @@ class OpenTelemetry:
         self.tracer = get_tracer(names.SCOPE, __version__, tracer_provider, names.SCHEMA_URL)
         self.metrics = Metrics(meter_provider)
         self.background = SpanThread()
+        self._start = SpanStarter(self.tracer, self.background).start
         self._ends = SpanEnds(self.tracer, self.metrics, content=content)
         self._runs: dict[str, RunSpan] = {}
         self._begun: OrderedDict[str, tuple[Span, int]] = OrderedDict()
@@ -118,7 +120,7 @@ class OpenTelemetry:
         if span is None:
             began = time_ns()
             labels = {names.OPERATION: name, names.AGENT: event.agent}
-            span = self.tracer.start_span(f"{name} {event.agent}", parent, attributes=labels, start_time=began)
+            span = self._start(f"{name} {event.agent}", parent, labels, began)
         elif event.workflow:
             span.update_name(f"{name} {event.agent}")
             span.set_attribute(names.OPERATION, name)
@@ -140,7 +142,7 @@ class OpenTelemetry:
         if event.model:
             model, began = _model(event.model), time_ns()
             name = f"{names.CHAT} {model[names.REQUEST_MODEL]}"
-            span = self.tracer.start_span(name, run.context, SpanKind.CLIENT, model, start_time=began)
+            span = self._start(name, run.context, model, began, SpanKind.CLIENT)
             run.chat = ChatSpan(span, model, began, run, event.step)
             attach(run.chat.context)
 
@@ -171,8 +173,8 @@ class OpenTelemetry:
         if run.chat is not None:
             run.chat.first = 0
         kind = error_type(event.error, "_OTHER")
-        found = {names.ERROR: kind, names.NEXT_MODEL: event.next_model, names.DELAY: event.seconds}
-        self.background.put(get_current_span().add_event, names.ATTEMPT_FAILED, found, time_ns())
+        found: Attributes = {names.ERROR: kind, names.NEXT_MODEL: event.next_model, names.DELAY: event.seconds}
+        get_current_span().add_event(names.ATTEMPT_FAILED, found)
         self.background.put(self.metrics.failed_attempts, 1, _model(event.model) | {names.ERROR: kind})
 
     # -- tool calls ------------------------------------------------------------------------------------------------
@@ -183,7 +185,7 @@ class OpenTelemetry:
             self.background.put(self._ends.end_tool, run, before, None, began, "")
         labels = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: event.name}
         name = f"{names.EXECUTE_TOOL} {event.name}"
-        span = self.tracer.start_span(name, previous, attributes=labels, start_time=began)
+        span = self._start(name, previous, labels, began)
         tool = run.tools[event.call_id] = ToolSpan(span, event, began, previous)
         attach(tool.context)
 
@@ -201,15 +203,19 @@ class OpenTelemetry:
     def _context_edited(self, run: RunSpan, event: events.ContextEdited) -> None:
         run.compacted = True
         found = {names.BEFORE: event.before, names.AFTER: event.after}
-        self.background.put(run.span.add_event, names.CONTEXT_EDITED, found, time_ns())
+        run.span.add_event(names.CONTEXT_EDITED, found)
 
     def _cache_missed(self, run: RunSpan, event: events.CacheMiss) -> None:
-        found = {names.REASON: event.reason, names.EXPECTED: event.expected, names.CACHE_READ_TOKENS: event.cached}
-        self.background.put(run.span.add_event, names.CACHE_MISSED, found, time_ns())
+        found: Attributes = {
+            names.REASON: event.reason,
+            names.EXPECTED: event.expected,
+            names.CACHE_READ_TOKENS: event.cached,
+        }
+        run.span.add_event(names.CACHE_MISSED, found)
         self.background.put(self.metrics.cache_misses, 1, _model(event.model) | {names.REASON: event.reason})
 
     def _notice(self, run: RunSpan, event: events.Notice) -> None:
-        self.background.put(run.span.add_event, names.NOTICE, {names.REASON: event.code}, time_ns())
+        run.span.add_event(names.NOTICE, {names.REASON: event.code})
 
 
 def _around(run: RunSpan) -> Context:

@@ -1,4 +1,4 @@
-"""Spans in progress, and how they end: with attributes and measurements, in the thread of `SpanThread`."""
+"""Spans in progress, and how they end: with attributes and measurements, in a thread."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from opentelemetry.trace import set_span_in_context as with_span
 from .. import events
 from ..usage import UsageRecord
 from . import names, span_content
+from .late_span import real
 from .metrics import Attributes, Metrics
 
 ToolEnd = events.ToolDone | events.ToolFailed | events.CallWaiting
@@ -88,7 +89,7 @@ class SpanEnds:
             if record.id not in run.seen and (record.id in run.failed or not run.started.resumed):
                 self._metrics.usage(record, labels_of(record))
         self._metrics.agent((ended - run.began) / 1e9, run.labels | _error(failed))
-        if run.span.is_recording():
+        if (span := real(run.span)).is_recording():
             found = run.ids() | {
                 names.AGENT_PATH: result.agent_path,
                 names.RESUMED: run.started.resumed,
@@ -105,8 +106,8 @@ class SpanEnds:
             if self._content:
                 found[names.INPUT_MESSAGES] = span_content.input_messages(run.started.task)
                 found[names.OUTPUT_MESSAGES] = span_content.output_text(result.text)
-            run.span.set_attributes(found)
-        _end(run.span, ended, failed)
+            span.set_attributes(found)
+        _end(span, ended, failed)
 
     def end_chat(
         self, run: RunSpan, chat: ChatSpan, event: events.TurnCompleted | None, ended: int, failed: str
@@ -120,7 +121,7 @@ class SpanEnds:
         self._metrics.inference((ended - chat.began) / 1e9, labels)
         if chat.first:
             self._metrics.first_chunk((chat.first - chat.began) / 1e9, labels)
-        if chat.span.is_recording():
+        if (span := real(chat.span)).is_recording():
             found = run.ids() | {names.STREAM: True, names.STEP: chat.step}
             if chat.first:
                 found[names.FIRST_CHUNK] = (chat.first - chat.began) / 1e9
@@ -133,8 +134,8 @@ class SpanEnds:
                     found[names.OUTPUT_MESSAGES] = span_content.output_messages(event.message)
             if chat.compacted:
                 found[names.COMPACTED] = True
-            chat.span.set_attributes(found)
-        _end(chat.span, ended, failed)
+            span.set_attributes(found)
+        _end(span, ended, failed)
 
     def side_call(self, run: RunSpan, event: events.UsageRecorded, parent: Context, ended: int) -> None:
         """Record a question of a hook or a tool, or a summary, which is known when it is answered."""
@@ -156,7 +157,7 @@ class SpanEnds:
         """End the span of a tool call. Without an *event*, it waits for its sub-agent, or was interrupted."""
         labels = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool.event.name}
         self._metrics.tool((ended - tool.began) / 1e9, labels | _error(failed))
-        if tool.span.is_recording():
+        if (span := real(tool.span)).is_recording():
             found = run.ids() | {names.TOOL_CALL: tool.event.call_id, names.TOOL_TYPE: "function"}
             match event:
                 case events.CallWaiting():
@@ -169,8 +170,8 @@ class SpanEnds:
                     found[names.TOOL_RESULT] = event.error
             if self._content:
                 found[names.TOOL_ARGUMENTS] = tool.event.arguments
-            tool.span.set_attributes(found)
-        _end(tool.span, ended, failed)
+            span.set_attributes(found)
+        _end(span, ended, failed)
 
 
 def operation(event: events.RunStarted) -> str:
