@@ -17,6 +17,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
+from benchmarks import report
 from benchmarks.figures import Goal
 from concertino import AgentConfig, Chat, ToolOrchestrator, tool
 from concertino.observability import OpenTelemetry
@@ -87,6 +88,17 @@ def measure(*, steps: int, rounds: int) -> dict[str, float]:
         "loop_us": added(loop, "traced"),
         "process_us": added(process, "traced"),
     }
+
+
+def table(found: dict[str, float]) -> str:
+    """Return the figures, one line each."""
+    rows = (
+        ("a step with one tool, CPU µs of the event loop", "base_us"),
+        ("more with an observer that ignores events", "events_us"),
+        ("more with OpenTelemetry", "loop_us"),
+        ("more with OpenTelemetry, CPU of all threads", "process_us"),
+    )
+    return report.aligned([["figure", "µs"], *([label, f"{found[key]:.3g}"] for label, key in rows)])
 
 
 def goals(found: dict[str, float]) -> list[Goal]:
