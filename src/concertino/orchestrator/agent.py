@@ -87,6 +87,8 @@ class AgentConfig(Generic[S]):
     output_retries: int = 2
     """How often the model is asked again, with the error, for an answer that does not match `output_type`. After that
     the run fails."""
+    is_workflow: bool = False
+    """Whether the agent does the steps of a workflow: observers and displays may show it differently."""
     allow_prompt_override: bool = False
     """Whether `Chat(system_prompt=...)` replaces the prompt."""
 

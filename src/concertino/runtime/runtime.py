@@ -100,10 +100,11 @@ class Runtime:
             if config.parts:
                 check_parts(config)
             self._agents[config.name] = (unreserved(config), registry)
-        self._observers = tuple(observers)
+        self.observers = tuple(observers)
         self._lease = lease
         self._live: dict[str, LiveRun] = {}
         self._log = EventLog(self.store)
+        self.counts = self._log.counts
         self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
         self._turns = TurnStarter(self.store, self, self._log, lambda: self._agents)
@@ -475,7 +476,7 @@ class Runtime:
             registry,
             resources=self._resources.shared or await self._resources.of(chat, config),
             run_id=run_id,
-            observers=self._observers,
+            observers=self.observers,
             resume=resume,
             lease=self._lease,
         )
