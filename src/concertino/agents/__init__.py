@@ -20,6 +20,7 @@ from .parts import (
     Research,
     TextRedaction,
     ToolGuardrail,
+    ToolSearch,
     UserMemory,
 )
 from .person import ASK_PERSON, ask_person
@@ -94,6 +95,7 @@ __all__ = [
     "StuckDetection",
     "TextRedaction",
     "ToolGuardrail",
+    "ToolSearch",
     "UserMemory",
     "Verifier",
     "WorkerAgent",

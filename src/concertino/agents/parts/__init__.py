@@ -7,6 +7,7 @@ from .memory_part import UserMemory
 from .notes import Notes
 from .redaction_part import TextRedaction
 from .retrieval import Documents, Research
+from .tool_search import ToolSearch
 
 __all__ = [
     "Approvals",
@@ -20,5 +21,6 @@ __all__ = [
     "Research",
     "TextRedaction",
     "ToolGuardrail",
+    "ToolSearch",
     "UserMemory",
 ]
