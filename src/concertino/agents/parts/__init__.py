@@ -7,6 +7,7 @@ from .memory_part import UserMemory
 from .notes import Notes
 from .redaction_part import TextRedaction
 from .retrieval import Documents, Research
+from .skills_part import Skills
 from .tool_search import ToolSearch
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "OutputGuardrail",
     "Refusal",
     "Research",
+    "Skills",
     "TextRedaction",
     "ToolGuardrail",
     "ToolSearch",
