@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from starlette.exceptions import HTTPException
 
-from ..errors import ConfigurationError
+from ..number_checks import check_amount, check_whole
 from ..records import record
 from ..scope import Scope
 
@@ -31,9 +31,9 @@ class ServerLimits:
     """Most streams of events that a scope may have open."""
 
     def __post_init__(self) -> None:
-        for name in ("body_bytes", "requests", "per_seconds", "streams"):
-            if not getattr(self, name) > 0:
-                raise ConfigurationError(f"ServerLimits({name}={getattr(self, name)!r}): use a number above 0")
+        for name in ("body_bytes", "requests", "streams"):
+            check_whole("ServerLimits", name, getattr(self, name))
+        check_amount("ServerLimits", "per_seconds", self.per_seconds, "seconds above 0")
 
 
 class RequestRates:
