@@ -17,7 +17,7 @@ def check_whole(kind: str, name: str, value: object, least: int = 1, *, optional
 def check_amount(
     kind: str, name: str, value: object, use: str = "a number above 0", *, zero: bool = False, optional: bool = False
 ) -> None:
-    """Raise `ConfigurationError`, which says to *use* another one, unless *value* is a number above 0, or *zero*."""
+    """Raise `ConfigurationError` with the remedy *use* unless *value* is above 0, or 0 where *zero* is allowed."""
     if value is None and optional:
         return
     if (

@@ -15,7 +15,7 @@ KnownAgent = tuple[AgentConfig[Any], ToolRegistry | None]
 
 
 class KnownAgents(dict[str, KnownAgent]):
-    """Agents by name. Raises `ConfigurationError` if one is no agent or has invalid parts."""
+    """Agents by name. Raises `ConfigurationError` for anything else, and for an agent with invalid parts."""
 
     def __init__(self, agents: Sequence[AgentConfig[Any] | tuple[AgentConfig[Any], ToolRegistry]]) -> None:
         for agent in agents:
