@@ -350,8 +350,8 @@ def _check_hooks(kind: type[AgentConfig[Any] | Part]) -> None:
                 )
         elif name in _SHARED and not isinstance(value, property):
             raise ConfigurationError(
-                f"{kind.__name__}.{name} is not read, since runs share it: pass Resources({name}=...), or start its name "
-                "with '_'"
+                f"{kind.__name__}.{name} is not read, since runs share it: pass Resources({name}=...), or begin its "
+                "name with '_'"
             )
 
 
