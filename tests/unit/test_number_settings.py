@@ -110,7 +110,9 @@ def numbers() -> Iterator[tuple[str, Any, str, str]]:
     """Yield name, callable, parameter and annotation of each number that a product sets."""
     stored = "concertino.storage"  # rows, which a store makes; of them only `Budget` is a setting
     for name, made in public():
-        if name in MADE or not callable(made) or (made.__module__.startswith(stored) and name != "Budget"):
+        if name in MADE or not callable(made) or inspect.iscoroutinefunction(made):
+            continue
+        if made.__module__.startswith(stored) and name != "Budget":
             continue
         try:
             signature = inspect.signature(made)

@@ -337,7 +337,7 @@ _SHARED = ("retry", "fallback", "rate_limits", "retention")
 
 @functools.cache
 def _check_hooks(kind: type[AgentConfig[Any] | Part]) -> None:
-    """Raise `ConfigurationError` for a misspelt hook, one that the engine cannot call, and a setting of `Resources`."""
+    """Raise `ConfigurationError` for a hook that is misspelt or cannot be called, and for a setting of `Resources`."""
     for name, value in inspect.getmembers_static(kind):
         if name in HOOKS:
             _check_signature(kind, name, value)
