@@ -20,6 +20,7 @@ from ..errors import (
 )
 from ..events import RunEnded, RunEvent, RunResult, RunStarted, RunStatus
 from ..ids import new_run_id
+from ..number_checks import check_amount, check_whole
 from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Chat
@@ -81,6 +82,8 @@ class ToolOrchestrator:
         lease: float = LEASE,
         parent: Parent | None = None,
     ) -> None:
+        check_whole("ToolOrchestrator", "tool_call_limit", tool_call_limit, 0, optional=True)
+        check_amount("ToolOrchestrator", "lease", lease, "seconds above 0")
         self._resources = resources or _DEFAULT
         self.chat = chat
         self._config = config

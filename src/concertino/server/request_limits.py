@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from starlette.exceptions import HTTPException
 
-from ..errors import ConfigurationError
+from ..number_checks import check_amount, check_whole
 from ..records import record
 from ..scope import Scope
 
@@ -33,9 +33,10 @@ class ServerLimits:
     """Most seconds of a stream: then the client connects again, and is authenticated again."""
 
     def __post_init__(self) -> None:
-        for name in ("body_bytes", "requests", "per_seconds", "streams", "stream_seconds"):
-            if not getattr(self, name) > 0:
-                raise ConfigurationError(f"ServerLimits({name}={getattr(self, name)!r}): use a number above 0")
+        for name in ("body_bytes", "requests", "streams"):
+            check_whole("ServerLimits", name, getattr(self, name))
+        for name in ("per_seconds", "stream_seconds"):
+            check_amount("ServerLimits", name, getattr(self, name), "seconds above 0")
 
 
 class RequestRates:
