@@ -19,6 +19,7 @@ from concertino.storage.sqlite.statements import queries
 from concertino.testing.store_suite.kit import record, start_tree
 
 ANN = Scope("acme", "ann")
+RIVAL = Scope("rival", "ann")
 SCOPES: list[AnyScope] = [ANN, TenantScope("acme"), TenantScope(""), OPERATOR]
 STATES = ("running", "suspended", "dead_letter", "completed", "failed", "cancelled", "limited")
 OPEN = STATES[:3]
@@ -129,3 +130,18 @@ async def test_a_file_without_the_newer_indexes_gets_them(tmp_path: Path) -> Non
     with closing(sqlite3.connect(path)) as connection:
         found = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
     assert found >= set(added)
+
+
+@pytest.mark.parametrize("root", OPEN)
+async def test_running_sub_agents_are_found_whatever_their_root_does(root: str) -> None:
+    store = MemoryStore()
+    tree = await start_tree(store)
+    await tree.child("child")
+    if root == "suspended":
+        await tree.append("suspended")
+    elif root == "dead_letter":
+        await store.release(tree.claim)
+        await store.postpone(OPERATOR, "r1", reason="", seconds=None)
+    found = {run.start.run_id for run in await store.runs(OPERATOR, state="running")}
+    assert found == ({"r1", "child"} if root == "running" else {"child"})
+    assert not await store.runs(RIVAL, state="running")

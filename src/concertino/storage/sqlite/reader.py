@@ -15,7 +15,7 @@ from ...usage import Tokens, UsageRecord
 from ..codec import decode_json, decode_messages
 from ..types import JOURNAL_VERSION, EntryKind, StoredEntry, StoredJournal, StoredMessage, StoredRun, UsageSum
 from .connection import reading
-from .media import contents_of
+from .media import contents_of, contents_of_outcome
 from .rows import hash_key, to_message, to_operation, to_run, to_usage
 from .statements import most, queries, scoped
 
@@ -103,8 +103,9 @@ def operations(
     wanted = {"root_id": root_id, "run_id": run_id}
     conditions = " AND ".join(_OF_OPERATIONS[name] for name, value in wanted.items() if value is not None) or "true"
     sql, bound = scoped("operations", scope)
-    rows = connection.execute(sql.replace("/*conditions*/", conditions), {**bound, **wanted}).fetchall()
-    return tuple(to_operation(row) for row in rows)
+    with reading(connection):
+        rows = connection.execute(sql.replace("/*conditions*/", conditions), {**bound, **wanted}).fetchall()
+        return tuple(to_operation(row, contents_of_outcome(connection, row["run"], row["content"])) for row in rows)
 
 
 def usage_sums(
