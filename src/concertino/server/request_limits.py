@@ -7,6 +7,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 
 from starlette.exceptions import HTTPException
 
@@ -24,6 +25,8 @@ class ServerLimits:
 
     body_bytes: int = 8 * 2**20
     """Most bytes of a request's body; a `FileFolder` has a limit of its own."""
+    body_seconds: float = 60.0
+    """Most seconds until a body has arrived."""
     requests: int = 600
     """Most requests of a scope in `per_seconds`, also all at once."""
     per_seconds: float = 60.0
@@ -33,7 +36,7 @@ class ServerLimits:
     """Most seconds of a stream: then the client connects again, and is authenticated again."""
 
     def __post_init__(self) -> None:
-        for name in ("body_bytes", "requests", "per_seconds", "streams", "stream_seconds"):
+        for name in [field.name for field in fields(self)]:
             if not getattr(self, name) > 0:
                 raise ConfigurationError(f"ServerLimits({name}={getattr(self, name)!r}): use a number above 0")
 
