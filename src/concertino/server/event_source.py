@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, nullcontext
 from typing import Any, TypeVar
 
@@ -99,13 +99,13 @@ class EventSource(Response):
         async with aclosing(self._frames):
             with self._counted:
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-                watchers = (self._forward(send), _left(receive), self._closing.wait())
-                if await self._until_first(watchers, send):
+                if scope["method"] == "HEAD" or await self._until_first(receive, send):
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _until_first(self, watchers: tuple[Coroutine[Any, Any, Any], ...], send: Send) -> bool:
-        """Run *watchers* until one of them ends. Return whether the client is still there."""
-        forward, left, *_ = tasks = [asyncio.create_task(each) for each in watchers]
+    async def _until_first(self, receive: Receive, send: Send) -> bool:
+        """Send frames until one of the three ends. Return whether the client is still there."""
+        watchers = (self._forward(send), _left(receive), self._closing.wait())
+        forward, left, _ = tasks = [asyncio.create_task(each) for each in watchers]
         loop = asyncio.get_running_loop()
         end = loop.time() + self._seconds
         try:

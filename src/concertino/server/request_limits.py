@@ -24,6 +24,8 @@ class ServerLimits:
 
     body_bytes: int = 8 * 2**20
     """Most bytes of a request's body; a `FileFolder` has a limit of its own."""
+    body_seconds: float = 60.0
+    """Most seconds until a body has arrived."""
     requests: int = 600
     """Most requests of a scope in `per_seconds`, also all at once."""
     per_seconds: float = 60.0
@@ -35,7 +37,7 @@ class ServerLimits:
     def __post_init__(self) -> None:
         for name in ("body_bytes", "requests", "streams"):
             check_whole("ServerLimits", name, getattr(self, name))
-        for name in ("per_seconds", "stream_seconds"):
+        for name in ("body_seconds", "per_seconds", "stream_seconds"):
             check_amount("ServerLimits", name, getattr(self, name), "seconds above 0")
 
 

@@ -53,6 +53,8 @@ async def _run(runtime: Runtime, request: Request, agent: str) -> Response:
     body, scope = await body_of(request), scope_of(request)
     check_streams(request)
     thread_id, run_id, messages = text_field(body, "threadId"), text_field(body, "runId"), objects(body, "messages")
+    for message in messages:
+        text_field(message, "id", ""), text_field(message, "toolCallId", "")
     results = list(takewhile(lambda message: message.get("role") == "tool", reversed(messages)))
     entries = objects(body, "resume")
     chat = None if entries or results else _chat(messages)

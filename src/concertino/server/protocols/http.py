@@ -76,8 +76,11 @@ def check_streams(request: Request) -> None:
 
 async def body_of(request: Request) -> JsonObject:
     """Return the body, a JSON object. Raises `BadInputError`, and `HTTPException` for another type of content."""
+    sent = await json_body(request)
     try:
-        body = json.loads(await json_body(request))
+        body = json.loads(sent)
+        if b"\\u" in sent:  # halves of a surrogate pair are no text, and cannot be stored
+            json.dumps(body, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise BadInputError("the body is not JSON") from error
     if not isinstance(body, dict):
