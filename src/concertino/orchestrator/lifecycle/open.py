@@ -301,6 +301,7 @@ def given(chat: Chat, journal: Journal, model: str | None, **more: Any) -> Start
         policy=policy_form(journal.policy),
         media=journal.message_ids([UserMessage("", tuple(chat.media))])[0] if chat.media else None,
         chatbot=chat.chatbot_id,
+        traceparent=chat.traceparent,
         few_shot=[[name, journal.message_ids(messages)] for name, messages in examples.items()],
         budget=None if budget is None else (budget.tokens, None if budget.money is None else str(budget.money)),
         without_tools=not chat.send_tools,

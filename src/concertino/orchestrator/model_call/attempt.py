@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
@@ -121,6 +122,7 @@ class Attempt:
         "_sent",
         "_settled",
         "_side",
+        "_since",
         "_stream",
         "_text",
         "calls",
@@ -186,6 +188,8 @@ class Attempt:
         """The characters that may still arrive, and those that may arrive in all."""
         self._sent = False
         self._settled = False
+        self._since = 0.0
+        """When the attempt began, if someone sees its events."""
 
     async def answer(self, on_ready: OnReady | None = None) -> None:
         """Send the request and read the answer to its end. The usage is booked unless this raises; then call `close`.
@@ -194,6 +198,8 @@ class Attempt:
         answer exceeds its token limit by far.
         """
         run, meter, parent, stream = self._run, self._run.meter, self._run.parent, self._stream
+        if run.stream is not None:
+            self._since = time.monotonic()
         most = (self.request.max_output_tokens or run.limits.output) * TOKEN + FRAME
         if meter.most_received - meter.received < most and not run.state.last_step:
             most = max(meter.most_received - meter.received, 0)
@@ -365,7 +371,8 @@ class Attempt:
                 self._book(reported, "done")
                 raise HookError(run.agent.name, "calculate_usage", "returned a negative count or cost")
         self._book(record, "done")
-        run.emit(UsageRecorded, record)
+        if run.stream is not None:
+            run.emit(UsageRecorded, record, time.monotonic() - self._since, not self._side)
 
     def close(self, error: BaseException | None = None) -> None:
         """Book an attempt that *error* has ended, unless it is booked.
