@@ -44,6 +44,8 @@ def queries() -> dict[str, str]:
 @lru_cache(1024)
 def translated(sql: str) -> str:
     """Return *sql* with its parameters in the form of psycopg."""
+    # SQLite keeps the order of a CROSS JOIN, which may have a condition there.
+    sql = sql.replace("CROSS JOIN", "JOIN")
     return _PARAMETER.sub(lambda found: f"%({found[1]})s" if found[1] else "%%" if found[0] == "%" else "%s", sql)
 
 

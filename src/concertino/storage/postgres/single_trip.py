@@ -139,7 +139,7 @@ _CALLS: dict[type, Callable[[Any], Call | None]] = {
 def _form(entry: Entry, rows: EntryRows) -> dict[str, Any] | None:
     """Return the argument of `write_entry`; None if it does not write all of *entry*."""
     others = any(run_id != entry.run_id for run_id, _ in rows.usage)
-    if entry.waits or rows.contents or others or _is_negative(entry):
+    if entry.waits or rows.contents or any(put.contents for put in rows.operations) or others or _is_negative(entry):
         return None
     form: dict[str, Any] = {"entry": rows.entry, "token": _token()}
     if rows.messages:

@@ -12,6 +12,7 @@ from ...errors import (
     UnknownRunError,
     UnreadMessagesError,
 )
+from ..codec import outcome_digests
 from ..process import process_of
 from ..types import PROGRESS, Claim, Entry, Head, RunEnd, RunStart
 from .approvals import FROM_OUTSIDE, open_waits
@@ -155,8 +156,8 @@ def _put(connection: Session, root: int, put: PutOperation, now: float) -> None:
     """Insert or update an operation."""
     sql, number, owner = connection.queries, None, scope_key(put.scope.key)
     if put.outcome is not None:
-        for (before,) in connection.execute(sql["replaced_outcome"], (owner, put.key, put.state)).fetchall():
-            _erase_outcome(connection, before)
+        for run, before in connection.execute(sql["replaced_outcome"], (owner, put.key, put.state)).fetchall():
+            _erase_outcome(connection, run, before)
         number = connection.execute(sql["add_outcome"], (put.outcome,)).lastrowid
     row = (put.key, *put.row, number, put.run_id, root, owner)
     found = connection.execute(sql["put_operation"], row).fetchall()
@@ -165,9 +166,11 @@ def _put(connection: Session, root: int, put: PutOperation, now: float) -> None:
             f"operation {put.key!r} does not fit run {put.run_id!r}: use a run of the entry's tree, "
             "the scope of that run, and a key that no other run of the scope uses"
         )
-    state, answered, waited_for, stored = found[0]
+    run, state, answered, waited_for, stored = found[0]
+    if put.contents:
+        add_contents(connection, run, put.contents)
     if number is not None and stored != number:
-        _erase_outcome(connection, number)  # the first outcome counts
+        _erase_outcome(connection, run, number)  # the first outcome counts
     if waited_for in FROM_OUTSIDE and state != "waiting" and not answered:
         connection.execute(sql["cancel_wait"], {"key": put.key, "now": now})
 
@@ -175,15 +178,21 @@ def _put(connection: Session, root: int, put: PutOperation, now: float) -> None:
 def _close(connection: Session, run: int, root: int, key: str, now: float) -> None:
     """Remove an operation from the table of open ones."""
     sql = connection.queries
-    for waited_for, outcome in connection.execute(sql["close_operation"], (run, key, root)).fetchall():
-        _erase_outcome(connection, outcome)
+    for owner, waited_for, outcome in connection.execute(sql["close_operation"], (run, key, root)).fetchall():
+        _erase_outcome(connection, owner, outcome)
         if waited_for in FROM_OUTSIDE:
             connection.execute(sql["cancel_wait"], {"key": key, "now": now})
 
 
-def _erase_outcome(connection: Session, number: int | None) -> None:
-    if number is not None:
-        connection.execute(connection.queries["erase_outcome"], (number,))
+def _erase_outcome(connection: Session, run: int, number: int | None) -> None:
+    """Erase an outcome of *run*, and the contents of its media that nothing else names."""
+    if number is None:
+        return
+    sql = connection.queries
+    digests = outcome_digests(connection.execute(sql["outcome"], (number,)).fetchone()[0])
+    connection.execute(sql["erase_outcome"], (number,))
+    if digests:
+        release_contents(connection, run, shared=True, digests=digests)
 
 
 # -- ends --------------------------------------------------------------------------------------------------------------
@@ -193,8 +202,8 @@ def end_tree(connection: Session, run: int, root: int, end: RunEnd, now: float) 
     """End a run, and with a root all runs below it; inside a transaction. Return whether content was erased."""
     sql, bound = connection.queries, {"run": run, "root": root, "now": now}
     connection.execute(sql["answer_ended"], bound)
-    for (outcome,) in connection.execute(sql["close_run"], bound).fetchall():
-        _erase_outcome(connection, outcome)
+    for owner, outcome in connection.execute(sql["close_run"], bound).fetchall():
+        _erase_outcome(connection, owner, outcome)
     _end_one(connection, run, end, now)
     if run == root:
         for below, erase_after in connection.execute(sql["open_below"], bound).fetchall():

@@ -64,6 +64,14 @@ BEGIN
     END LOOP;
 END $$;
 
+CREATE FUNCTION erase_outcome(of_number BIGINT) RETURNS VOID LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM outcomes WHERE number = of_number AND instr(content, '"digest":')) THEN
+        RAISE EXCEPTION 'the outcome may have media' USING ERRCODE = 'CN000';
+    END IF;
+    UPDATE outcomes SET content = '' WHERE number = of_number;
+END $$;
+
 CREATE FUNCTION put_operation(of_root BIGINT, o JSONB, moment DOUBLE PRECISION) RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
     owner BYTEA := decode(o ->> 2, 'hex');
@@ -71,11 +79,9 @@ DECLARE
     stored RECORD;
 BEGIN
     IF o ->> 16 IS NOT NULL THEN
-        UPDATE outcomes SET content = '' WHERE number IN (
-            SELECT p.outcome FROM operations AS p
-            WHERE p.scope_key = owner AND p.key = o ->> 0 AND p.state = 'unknown' AND o ->> 3 = 'done'
-                AND p.outcome IS NOT NULL
-        );
+        PERFORM erase_outcome(p.outcome) FROM operations AS p
+        WHERE p.scope_key = owner AND p.key = o ->> 0 AND p.state = 'unknown' AND o ->> 3 = 'done'
+            AND p.outcome IS NOT NULL;
         INSERT INTO outcomes (content) VALUES (o ->> 16) RETURNING number INTO added;
     END IF;
     INSERT INTO operations AS p (
@@ -109,7 +115,7 @@ BEGIN
         RAISE EXCEPTION 'it is not an operation of the run' USING ERRCODE = 'CN000';
     END IF;
     IF added IS NOT NULL AND stored.outcome IS DISTINCT FROM added THEN  -- the first outcome counts
-        UPDATE outcomes SET content = '' WHERE number = added;
+        PERFORM erase_outcome(added);
     END IF;
     IF stored.waits_for IN ('approval', 'result') AND stored.state <> 'waiting' AND NOT stored.answered THEN
         PERFORM cancel_wait(o ->> 0, moment);
@@ -133,10 +139,9 @@ BEGIN
     WHERE o.root = of_root AND (o.run = of_run OR of_run = of_root) AND o.state = 'waiting'
         AND o.waits_for IN ('approval', 'result')
     ON CONFLICT (key, kind) DO NOTHING;
-    WITH closed AS (
-        DELETE FROM operations WHERE root = of_root AND (run = of_run OR of_run = of_root) RETURNING outcome
-    )
-    UPDATE outcomes SET content = '' WHERE number IN (SELECT outcome FROM closed);
+    PERFORM erase_outcome(o.outcome) FROM operations AS o
+    WHERE o.root = of_root AND (o.run = of_run OR of_run = of_root) AND o.outcome IS NOT NULL;
+    DELETE FROM operations WHERE root = of_root AND (run = of_run OR of_run = of_root);
     INSERT INTO ends (answer, error, ended, keep_seconds)
     VALUES (finish ->> 1, finish ->> 2, (finish ->> 3)::double precision, (finish ->> 4)::double precision)
     RETURNING number INTO added;
@@ -220,7 +225,7 @@ BEGIN
         WHERE o.scope_key = (SELECT r.scope_key FROM runs AS r WHERE r.number = of_run) AND o.key = k AND o.root = of_root
         RETURNING o.key, o.waits_for, o.outcome
     LOOP
-        UPDATE outcomes SET content = '' WHERE number = closed.outcome;
+        PERFORM erase_outcome(closed.outcome);
         IF closed.waits_for IN ('approval', 'result') THEN
             PERFORM cancel_wait(closed.key, moment);
         END IF;
