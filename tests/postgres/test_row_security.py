@@ -63,14 +63,14 @@ async def test_a_connection_without_a_tenant_reads_nothing(reader: str, schema: 
 
 
 async def test_a_connection_of_a_tenant_reads_its_rows_alone(reader: str, schema: str) -> None:
-    found = texts_of(reader, schema, "SET concertino.tenant = 'a'")
+    found = texts_of(reader, schema, "SET concertino_reader.tenant = 'a'")
     assert found.count("secret of a") >= 4
     assert "secret of b" not in found
     assert "r-b" not in found
 
 
 async def test_a_hostile_connection(reader: str, schema: str) -> None:
-    own = "SET concertino.tenant = 'a'"
+    own = "SET concertino_reader.tenant = 'a'"
     with psycopg.connect(reader, options=f"-c search_path={schema}", autocommit=True) as connection:
         connection.execute(own)
         assert connection.execute("DELETE FROM messages WHERE body LIKE '%of b%'").rowcount == 0
@@ -86,7 +86,7 @@ async def test_a_hostile_connection(reader: str, schema: str) -> None:
 
 
 async def test_a_store_of_one_tenant(reader: str, schema: str) -> None:
-    url = f"{reader}?options=-c%20concertino.tenant%3Da"
+    url = f"{reader}?options=-c%20concertino_reader.tenant%3Da"
     async with await PostgresStore.open(url, schema=schema, read_only=True) as store:
         assert [run.start.run_id for run in await store.runs(OPERATOR)] == ["r-a"]
         assert await store.load(OPERATOR, "r-b") is None

@@ -1,8 +1,8 @@
 -- A second barrier between tenants, for roles that do not own the tables: they read the rows of the tenant that the
--- setting concertino.tenant names, and without it none. What a role may not read it may not change either.
+-- setting concertino_reader.tenant names, and without it none. What a role may not read it may not change either.
 
 CREATE FUNCTION is_own(tenant TEXT) RETURNS BOOLEAN LANGUAGE sql STABLE
-    RETURN tenant = current_setting('concertino.tenant', true);
+    RETURN tenant = current_setting('concertino_reader.tenant', true);
 
 CREATE INDEX heads_of_ending ON heads (ending) WHERE ending IS NOT NULL;
 
