@@ -176,6 +176,14 @@ class Policy:
         """Return the view without the messages that are dropped."""
         return view
 
+    def fitting(self, view: list[Message]) -> list[Message]:
+        """Return the messages that fit one request: those of the view without the oldest ones."""
+        size, first = self.tokens(view), 0
+        while size > self.limit and first < len(view) - 1:
+            size -= self.sizes.tokens(view[first])
+            first += 1
+        return view[first:]
+
     def groups(self, view: Sequence[Message], start: int) -> int:
         """Return *start*, or the beginning of the group that it is in."""
         while start > 0 and view[start].role == "tool":
@@ -233,7 +241,11 @@ class OpenHands(Policy):
 
 
 class Codex(Policy):
-    """Codex: at 90 % of the window, the user's newest 20,000 tokens and a summary replace everything."""
+    """Codex: at 90 % of the window, the user's newest 20,000 tokens and a summary replace everything.
+
+    Where the messages do not fit the request for the summary, it drops the oldest ones from it, one by one
+    (openai/codex, `codex-rs/core/src/compact.rs`).
+    """
 
     name = "Codex"
     cached_summary = True
@@ -268,12 +280,13 @@ def simulate(conversation: Conversation, policy: Policy, rule: CacheRule, system
             while (kept := policy.kept(view)) is not None:
                 before, behind = kept
                 stays = {id(each) for each in (*before, *behind)}
-                gone = [each for each in view if id(each) not in stays]
+                read = policy.fitting(view) if policy.cached_summary else view
+                gone = [each for each in read if id(each) not in stays]
                 text = summary_of(gone, sizes)
                 cost = cache.cost
-                size = system + sum(map(sizes.tokens, view if policy.cached_summary else gone))
+                size = system + sum(map(sizes.tokens, read if policy.cached_summary else gone))
                 if policy.cached_summary:
-                    cache.bill(_blocks(view, sizes, system), (0, len(view)), now)
+                    cache.bill(_blocks(read, sizes, system), (0, len(read)), now)
                 else:
                     cache.cost += size
                 figures.summary_input += size

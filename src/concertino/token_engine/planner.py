@@ -25,7 +25,7 @@ from .retention import Retention
 from .view import View
 from .window import Window, size_in
 
-START = 0.9
+START = 0.85
 """Share of the budget above which a summary is made, at any price, while the run continues."""
 FULL = 0.96
 """Share of the budget above which a request waits for the summary."""
