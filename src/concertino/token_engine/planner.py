@@ -157,10 +157,6 @@ class Planner:
         record, prepared = self.view.record, [] if self.prepared is None else [self.prepared]
         return carry_over(self.view.edits, record, skipped), carry_over(prepared, record, skipped)
 
-    def user_since(self, index: int) -> bool:
-        """Return True if the user has sent a message from *index* on."""
-        return bool(self._users) and self._users[-1] >= index
-
     def user_tokens(self) -> int:
         """Return the tokens shown of the user's first and newest message."""
         return sum(map(self._size, {*self._users[:1], *self._users[-1:]}))
@@ -179,16 +175,13 @@ class Planner:
         pause = max(tokens // _PAUSE, _LEAST_PAUSE)
         return max(min(window.floor, start) - tokens, min(pause, start - tokens))
 
-    def due(self, window: Window, bill: float, *, free: bool) -> SummaryJob | None:
-        """Return the summary that is due, where the conversation's requests so far cost *bill*.
-
-        *free*: bound reasoning permits an edit.
-        """
+    def due(self, window: Window, bill: float) -> SummaryJob | None:
+        """Return the summary that is due, where the conversation's requests so far cost *bill*."""
         tokens, retention, rule = self.view.tokens, self._retention, window.rule
         start = int(START * window.budget)
         if self.job or self.prepared or not retention.summaries or self._failures >= _MOST_FAILURES:
             return None
-        if tokens <= start and (tokens < window.floor or not self._may_edit(window, free=free)):
+        if tokens <= start and tokens < window.floor:
             return None
         span = self._span(window, self._end(window))
         frees = size_in(tokens, retention.frees)
@@ -260,11 +253,10 @@ class Planner:
         self.prepared = self._summary(job, _RECORD, text=text)
         return True
 
-    def splice(self, window: Window, *, free: bool) -> list[Edit]:
-        """Apply the prepared summary, if the reasoning that is still sent permits it or the window is full."""
-        made, edits = self.prepared, list[Edit]()
-        if made is not None and (self.view.tokens > FULL * window.budget or self._may_edit(window, free=free)):
-            self.prepared = None
+    def splice(self, window: Window) -> list[Edit]:
+        """Apply the prepared summary."""
+        made, self.prepared, edits = self.prepared, None, list[Edit]()
+        if made is not None:
             self._edit(made, window, edits)
         return edits
 
@@ -294,12 +286,16 @@ class Planner:
 
     # -- single-use results --------------------------------------------------------------------------------------
 
-    def reduce_single_use(self, window: Window, *, free: bool) -> list[Edit]:
-        """Reduce the single-use results that the model has seen: those before its newest answer; short ones stay."""
+    def reduce_single_use(self, window: Window) -> list[Edit]:
+        """Reduce the single-use results that the model has seen: those before its newest answer; short ones stay.
+
+        Reasoning that is bound to them delays this until the user's next message.
+        """
         edits, record, digests = list[Edit](), self.view.record, dict[int, str]()
         answered = next((index for index in range(len(record) - 1, -1, -1) if record[index].role == "assistant"), 0)
         seen = bisect_left(self.single_use, answered)
-        if not seen or not self._may_edit(window, self.single_use[0], free=free):
+        first = self.single_use[0]
+        if not seen or (self._is_bound(window, first) and self._users[-1:] <= [first]):
             return edits
         for index in self.single_use[:seen]:
             message = record[index]
@@ -315,9 +311,9 @@ class Planner:
 
     # -- bound reasoning -----------------------------------------------------------------------------------------
 
-    def _may_edit(self, window: Window, first: int = 0, *, free: bool) -> bool:
-        """Return True if no reasoning that is still sent is bound to messages from index *first* on, or *free*."""
-        return free or window.binding != "prefix" or self.view.reasoned < first
+    def _is_bound(self, window: Window, first: int) -> bool:
+        """Return True if reasoning that is still sent is bound to messages from index *first* on."""
+        return window.binding == "prefix" and self.view.reasoned >= first
 
     def strip(self) -> list[Edit]:
         """Omit all reasoning of the view, after a change to the prefix that it is bound to."""
@@ -328,7 +324,7 @@ class Planner:
 
     def _edit(self, edit: Reduce | Summarize, window: Window, edits: list[Edit]) -> None:
         self._apply(edit, edits)
-        if not self._may_edit(window, edit.indexes[0] if isinstance(edit, Reduce) else 0, free=False):
+        if self._is_bound(window, edit.indexes[0] if isinstance(edit, Reduce) else 0):
             edits += self.strip()
 
     def _apply(self, edit: Edit, edits: list[Edit]) -> None:
