@@ -19,6 +19,8 @@ EVERY = 5
 """Facts are looked for in every fifth request."""
 REASONING = 600
 """Tokens of reasoning before a summary."""
+REACH = 20
+"""Blocks before a breakpoint in which Anthropic looks for an entry ("Prompt caching")."""
 RECORD = "[Record of the conversation]"
 """The beginning of a published policy's summary."""
 Places = tuple[int, int, int, int]
@@ -81,8 +83,7 @@ class Cache:
         rule = self.rule
         places: Iterable[int] = range(len(states) - 1, -1, -1)
         if rule.breakpoints:
-            reach = rule.reach or len(states)
-            places = (p for mark in sorted(marks or (), reverse=True) for p in range(mark, max(mark - reach, -1), -1))
+            places = (p for mark in sorted(marks or (), reverse=True) for p in range(mark, max(mark - REACH, -1), -1))
         for place in places:
             if now - self.live.get(states[place], -1e18) <= rule.seconds:
                 self.live[states[place]] = now

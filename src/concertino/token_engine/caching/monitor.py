@@ -83,7 +83,7 @@ class CacheMonitor:
         if view.summary >= 0:
             stable = _eligible(shown, min(view.position(view.summary) - 1, newest))
         self._marked = view.indexes[newest]
-        return tuple(sorted({newest, last, stable} - {None}))  # type: ignore[type-var]
+        return tuple(sorted({each for each in (newest, last, stable) if each is not None}))
 
     def observe(self, tokens: Tokens, key: CacheKey, rule: CacheRule, *, cold: bool, share: float) -> Miss | None:
         """Take in the provider's figures for a request; return the miss, if there was one.
