@@ -43,7 +43,7 @@ CacheKey = tuple[str, Mapping[str, str], object]
 
 
 class CacheMonitor:
-    """Places breakpoints, predicts what each request finds in the provider's cache, and compares."""
+    """Sets breakpoints, predicts what each request finds in the provider's cache, and compares."""
 
     def __init__(self) -> None:
         self.report = ContextReport()
