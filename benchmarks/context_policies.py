@@ -27,17 +27,18 @@ Places = tuple[int, int, int, int]
 
 
 class Sizes:
-    """The provider's tokens of messages, and the facts in them; each message is read once."""
+    """The provider's tokens of messages, *factor* times those of o200k_base, and their facts; each is read once."""
 
-    def __init__(self) -> None:
+    def __init__(self, factor: float = 1.0) -> None:
         self._counter = TiktokenCounter()
+        self._factor = factor
         self._known: dict[int, tuple[Message, int, frozenset[str]]] = {}
 
     def _read(self, message: Message) -> tuple[Message, int, frozenset[str]]:
         known = self._known.get(id(message))
         if known is None:
             text = message_text(message)
-            known = message, self._counter.count(text) + FRAME // 2, frozenset(FACT.findall(text))
+            known = message, self.count(text) + FRAME // 2, frozenset(FACT.findall(text))
             self._known[id(message)] = known
         return known
 
@@ -48,7 +49,7 @@ class Sizes:
         return self._read(message)[2]
 
     def count(self, text: str) -> int:
-        return self._counter.count(text)
+        return int(self._factor * self._counter.count(text))
 
 
 @dataclass
