@@ -75,6 +75,11 @@ class Plan:
     """False if no edit can be due: then there is nothing to `fit`."""
 
 
+def _start(window: Window) -> int:
+    """Return the tokens above which a summary is made at any price: never below the floor, unless the window is full."""
+    return max(int(START * window.budget), min(window.floor, int(FULL * window.budget)))
+
+
 class Planner:
     """Decides about the edits of a view, and applies them. A conversation that is too short for edits has none."""
 
@@ -165,14 +170,14 @@ class Planner:
 
         A token is at least a byte, so the view cannot cross the floor, or fill the window, within the slack.
         """
-        tokens, start = self.view.tokens, int(START * window.budget)
+        tokens, start = self.view.tokens, _start(window)
         pause = max(tokens // 10, _PAUSE)
         return max(min(window.floor, start) - tokens, min(pause, start - tokens))
 
     def due(self, window: Window, bill: float) -> SummaryJob | None:
         """Return the summary that is due, where the conversation's requests so far cost *bill*."""
         tokens, retention, rule = self.view.tokens, self._retention, window.rule
-        start = int(START * window.budget)
+        start = _start(window)
         if self.job or self.prepared or not retention.summaries or self._failures >= _MOST_FAILURES:
             return None
         if tokens <= start and tokens < window.floor:
@@ -194,7 +199,7 @@ class Planner:
             end = view.groups[-1]
         if view.before(view.position(end)) > budget - _ASKING:
             end = self._group_at(budget - _ASKING)
-        if window.binding == "turn" and view.reasoned >= newest and view.tokens <= START * budget:
+        if window.binding == "turn" and view.reasoned >= newest and view.tokens <= _start(window):
             end = min(end, newest)  # the reasoning of the current tool loop must stay
         return end
 

@@ -5,9 +5,8 @@ Checked in November 2026, at the default detail:
 - Anthropic, "Vision" (platform.claude.com/docs/en/build-with-claude/vision): patches of 28 pixels, after scaling to at
   most 1,568 pixels and about 1,600 tokens; from Opus 4.7 on, to 2,576 pixels and 4,784 tokens ("Migrating").
 - OpenAI, "Images and vision", "Calculating costs" (developers.openai.com/api/docs/guides/images-vision): tiles of 512
-  pixels, or patches of 32 times a factor, at most 1,536 of them, and 2,500 since GPT-5.4. For GPT-5 mini and nano, users
-  were billed 1.2 and 1.5 instead of the published factors; 1.2 is also what they measured for GPT-5.2 and later
-  (community.openai.com/t/1377015).
+  pixels, or patches of 32 times a factor, at most 1,536 of them, and 2,500 since GPT-5.4. Users were billed 1.2 and 1.5
+  for GPT-5 mini and nano, less than published, and 1.2 for GPT-5.2 and later (community.openai.com/t/1377015).
 - Google, "Understand and count tokens" (ai.google.dev/gemini-api/docs/tokens): tiles of at most 768 pixels; "Media
   resolution": a fixed number since Gemini 3.
 """
