@@ -106,3 +106,17 @@ def test_an_invalid_threshold_is_refused(tokens: Any) -> None:
 def test_chat_completions_cannot_compact() -> None:
     with pytest.raises(ConfigurationError, match="Responses API"):
         OpenAIModel("gpt-5", api_key="k", api="chat", compact_at=50_000)
+
+
+@tool(effect="once")
+async def publish() -> str:
+    """Publish."""
+    return "published"
+
+
+class Careful(AgentConfig[None]):
+    name = "careful"
+    tools = (look, publish)
+
+    async def authorize_tool_call(self, run: RunContext[None], call: ToolCall) -> Allow | Ask:
+        return Ask() if call.name == "publish" else Allow()

@@ -76,7 +76,7 @@ class Plan:
 
 
 def _start(window: Window) -> int:
-    """Return the tokens above which a summary is made at any price: never below the floor, unless the window is full."""
+    """Return the tokens above which a summary is made at any price: the floor, if that is higher."""
     return max(int(START * window.budget), min(window.floor, int(FULL * window.budget)))
 
 
