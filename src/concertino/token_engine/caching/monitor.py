@@ -74,16 +74,17 @@ class CacheMonitor:
         """
         if not rule.breakpoints:
             return None
-        shown, last, stable = view.shown, None, None
-        newest = _eligible(shown, (len(shown) if end is None else view.position(end)) - 1)
-        if newest is None:
+        shown = view.shown
+        newest = last = _eligible(shown, (len(shown) if end is None else view.position(end)) - 1)
+        if newest < 0:
             return ()
-        if self._marked >= 0:
-            last = _eligible(shown, min(view.position(self._marked), newest))
+        while last > 0 and shown[last].role != "assistant":
+            last -= 1
+        marks = {newest, _eligible(shown, last - 1)}  # the last request ended before the newest answer
         if view.summary >= 0:
-            stable = _eligible(shown, min(view.position(view.summary) - 1, newest))
+            marks.add(_eligible(shown, min(view.position(view.summary) - 1, newest)))
         self._marked = view.indexes[newest]
-        return tuple(sorted({each for each in (newest, last, stable) if each is not None}))
+        return tuple(sorted(marks - {-1}))
 
     def observe(self, tokens: Tokens, key: CacheKey, rule: CacheRule, *, cold: bool, share: float) -> Miss | None:
         """Take in the provider's figures for a request; return the miss, if there was one.
@@ -122,11 +123,11 @@ def _cached(rule: CacheRule, tokens: int) -> int:
     return tokens if tokens >= rule.minimum else 0
 
 
-def _eligible(shown: Sequence[Message], position: int) -> int | None:
-    """Return the last position up to *position* that may carry a breakpoint."""
+def _eligible(shown: Sequence[Message], position: int) -> int:
+    """Return the last position up to *position* that may carry a breakpoint; -1: none."""
     while position >= 0 and not can_end_prefix(shown[position]):
         position -= 1
-    return position if position >= 0 else None
+    return position
 
 
 def can_end_prefix(message: Message) -> bool:
