@@ -12,7 +12,7 @@ import pytest
 from concertino.messages import Media, UserMessage
 from concertino.providers.anthropic.request import request_body
 from concertino.providers.base import ModelRequest
-from concertino.providers.http.images import scaled
+from concertino.providers.http.image_scaling import scaled
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -58,7 +58,7 @@ from ..http.encoding import (
     replace_fields,
     turns,
 )
-from ..http.images import scaled
+from ..http.image_scaling import scaled
 
 PROVIDER = "anthropic"
 REDACTED = "redacted"
