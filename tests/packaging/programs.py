@@ -112,6 +112,25 @@ with tempfile.TemporaryDirectory() as folder:
     assert load_worker(path).name == "Clerk"
 """
 
+IMAGES = """
+import zlib
+from base64 import b64encode
+from concertino.messages import Media, UserMessage
+from concertino.providers.anthropic.request import request_body
+from concertino.providers.base import ModelRequest
+
+def chunk(kind, content):
+    return len(content).to_bytes(4, "big") + kind + content + zlib.crc32(kind + content).to_bytes(4, "big")
+
+size = (5_000).to_bytes(4, "big") + (8).to_bytes(4, "big")
+rows = zlib.compress(bytes(8 * 5_001))
+content = b"\\x89PNG\\r\\n\\x1a\\n" + chunk(b"IHDR", size + bytes([8, 0, 0, 0, 0])) + chunk(b"IDAT", rows)
+picture = Media("image/png", data=b64encode(content + chunk(b"IEND", b"")).decode())
+request = ModelRequest(model="claude-opus-4-7", system="", messages=(UserMessage("look", (picture,)),))
+body = request_body(request, 4_096, lambda text: [])
+assert picture.data not in body.data.decode()
+"""
+
 EXAMPLES = """
 from importlib.util import find_spec
 from pathlib import Path
@@ -167,6 +186,7 @@ PROGRAMS = {
     "server": SERVER,
     "otel": OTEL,
     "yaml": YAML,
+    "images": IMAGES,
     "mcp": MCP,
     "examples": EXAMPLES,
     "testing": TESTING,
@@ -175,6 +195,8 @@ PROGRAMS = {
 
 def without(extra: str) -> str:
     """Return a program that checks the error of a missing extra."""
+    if extra == "images":  # images are sent as they are
+        return IMAGES.replace("not in", "in")
     if extra == "cli":
         return f"""
 import subprocess, sys
