@@ -373,8 +373,8 @@ def main() -> int:
     found = asyncio.run(_measure(_systems(arguments), sizes))
     traced = telemetry.measure(steps=sizes.steps, rounds=sizes.rounds)
     head = (
-        f"{report.cores()} cores, Python {sys.version.split()[0]}, load {load:.1f} at the start; one process per server and "
-        f"figure, a piece every {GAP:g} s"
+        f"{report.cores()} cores, Python {sys.version.split()[0]}, load {load:.1f} at the start; one process per "
+        f"server and figure, a piece every {GAP:g} s"
     )
     tables = {
         "Servers": f"{head}\n\n{table(found, sizes)}",

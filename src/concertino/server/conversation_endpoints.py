@@ -17,8 +17,9 @@ from ..runtime import Conversation, ConversationTurn
 from ..runtime.conversation_stream import Followed
 from ..storage import StoredConversation
 from ..storage.codec import encode_message
+from .delta_frames import EventFrames
 from .endpoint import ApiCall, Endpoints
-from .event_source import EVENT_STREAM, EventSource, event_frame, event_frames, is_shown
+from .event_source import EVENT_STREAM, EventSource, event_frames, is_shown
 from .forms import (
     ConversationForm,
     EditedMessage,
@@ -250,13 +251,14 @@ def event_source(call: ApiCall, frames: AsyncGenerator[bytes, None]) -> EventSou
 
 async def conversation_frames(followed: AsyncGenerator[Followed, None]) -> AsyncGenerator[bytes, None]:
     """Yield the frames of a conversation: states are events of the type `conversation`, which have no position."""
+    frame = EventFrames().frame
     async with aclosing(followed):
         async for position, item in followed:
             if isinstance(item, StoredConversation):
                 state = ConversationForm.model_validate(item).model_dump_json()
                 yield f"event: conversation\ndata: {state}\n\n".encode()
             elif is_shown(item):
-                yield event_frame(position, item)
+                yield frame(position, item)
 
 
 async def _open(call: ApiCall, conversation: str) -> Conversation:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import math
 from collections.abc import AsyncGenerator, Coroutine
@@ -15,7 +14,8 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from ..errors import ConcertinoError
-from ..events import RunEvent, event_json
+from ..events import RunEvent
+from .delta_frames import EventFrames
 
 log = logging.getLogger("concertino")
 
@@ -23,25 +23,20 @@ KEEP_ALIVE = 15.0
 """Seconds without an event after which a comment is sent, so that no proxy takes the stream for dead."""
 EVENT_STREAM = ("text/event-stream",)
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 async def event_frames(events: AsyncGenerator[tuple[int, RunEvent], None]) -> AsyncGenerator[bytes, None]:
     """Yield the frames of numbered events, without texts for developers."""
+    frame = EventFrames().frame
     async with aclosing(events):
         async for number, event in events:
             if is_shown(event):
-                yield event_frame(number, event)
+                yield frame(number, event)
 
 
 def is_shown(event: RunEvent) -> bool:
     """Return whether *event* is for users, and not a text for developers."""
     return getattr(event, "audience", "answer") != "internal"
-
-
-def event_frame(position: int | str, event: RunEvent) -> bytes:
-    """Return the frame of an event, whose `id` is its position."""
-    return f"id: {position}\ndata: {_JSON.encode(event_json(event))}\n\n".encode(errors="replace")
 
 
 class EventSource(Response):
