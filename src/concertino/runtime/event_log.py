@@ -18,7 +18,7 @@ from ..storage.types import EventPage
 from .conversation_watch import ConversationWatch
 from .counts import RuntimeCounts
 from .event_pieces import unpack, without_replaced
-from .event_window import Window
+from .event_window import EventWindow
 from .event_writer import EventWriter
 
 POLL = 0.025
@@ -43,7 +43,7 @@ class EventLog:
         """Wakes the readers of conversations."""
         self._writers: dict[str, EventWriter] = {}
         self.counts = RuntimeCounts(self._writers)
-        self._window = Window()
+        self._window = EventWindow()
         self._finishing: set[asyncio.Task[None]] = set()
         self._waiting: dict[str, list[tuple[_Position, asyncio.Future[None]]]] = {}
         self._polling: asyncio.Task[None] | None = None

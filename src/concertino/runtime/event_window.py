@@ -9,7 +9,7 @@ SECONDS = 0.025
 """Most seconds for which an event waits."""
 
 
-class Window:
+class EventWindow:
     """Calls what was added, together, when its time is over."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from ..storage.base import Store
 from ..storage.types import Claim, EventBatch, EventRow, StoredEvents
 from .counts import RuntimeCounts
 from .event_pieces import PIECES, Packer, completes, source_of
-from .event_window import Window
+from .event_window import EventWindow
 
 log = logging.getLogger("concertino")
 
@@ -71,7 +71,7 @@ class EventWriter:
     If the store fails, the batches are tried again in their order; after a few failures the log of this process ends.
     """
 
-    def __init__(self, store: Store, root_id: str, counts: RuntimeCounts, window: Window) -> None:
+    def __init__(self, store: Store, root_id: str, counts: RuntimeCounts, window: EventWindow) -> None:
         self.root_id = root_id
         self._counts, self._window = counts, window
         self.last = 0
