@@ -27,6 +27,8 @@ KEEP_ALIVE = 15.0
 """Seconds without an event after which a comment is sent, so that no proxy takes the stream for dead."""
 FLUSH = 1.0
 """Seconds that a client has for the last frames when the server closes."""
+_BURST = 4
+"""Frames after which others may work: the loss of the connection, too, is noticed only then."""
 EVENT_STREAM = ("text/event-stream",)
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -130,6 +132,8 @@ class EventSource(Response):
         async for each in self._frames:
             await send({"type": "http.response.body", "body": each, "more_body": True})
             self._sent += 1
+            if not self._sent % _BURST:
+                await asyncio.sleep(0)
 
 
 async def _left(receive: Receive) -> None:
