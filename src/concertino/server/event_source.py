@@ -7,7 +7,7 @@ import json
 import logging
 import math
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing, nullcontext, suppress
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -102,7 +102,9 @@ class EventSource(Response):
             with self._counted:
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                 if scope["method"] == "HEAD" or await self._until_first(receive, send):
-                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+                    with suppress(TimeoutError):  # a client that does not read: its connection is cut
+                        async with asyncio.timeout(FLUSH):
+                            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _until_first(self, receive: Receive, send: Send) -> bool:
         """Send frames until one of the three ends. Return whether the client is still there."""
