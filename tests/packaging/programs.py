@@ -90,6 +90,17 @@ async def main():
 asyncio.run(main())
 """
 
+OTEL = """
+import asyncio
+from concertino import AgentConfig, Chat, ToolOrchestrator
+from concertino.observability import OpenTelemetry
+from concertino.testing import ScriptedModel
+
+with ScriptedModel("3") as model:  # without an SDK, nothing is recorded
+    run = ToolOrchestrator(Chat(model=model, message="1 + 2?"), AgentConfig(), observers=[OpenTelemetry()])
+    assert asyncio.run(run.run()).text == "3"
+"""
+
 YAML = """
 import tempfile
 from pathlib import Path
@@ -114,6 +125,38 @@ from concertino.testing import store_suite
 assert len([name for name in vars(store_suite) if name.startswith("test_")]) > 150
 """
 
+MCP = (
+    """
+import asyncio, sys, tempfile
+from pathlib import Path
+from concertino.tools.mcp import McpServer, McpToolbox
+
+SERVER = """
+    + repr(
+        """
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("ponds")
+
+@server.tool()
+def newts() -> int:
+    return 3
+
+server.run("stdio")
+"""
+    )
+    + """
+
+async def main(folder):
+    (folder / "ponds.py").write_text(SERVER)
+    ponds = McpServer(name="ponds", command=[sys.executable, str(folder / "ponds.py")])
+    async with McpToolbox(ponds) as toolbox:
+        assert [tool.name for tool in toolbox.tools] == ["ponds.newts"], toolbox.problems
+
+with tempfile.TemporaryDirectory() as folder:
+    asyncio.run(main(Path(folder)))
+"""
+)
+
 PROGRAMS = {
     "anthropic": MODEL.format(provider="anthropic", name="AnthropicModel"),
     "openai": MODEL.format(provider="openai", name="OpenAIModel"),
@@ -122,7 +165,9 @@ PROGRAMS = {
     "web": WEB,
     "cli": CLI,
     "server": SERVER,
+    "otel": OTEL,
     "yaml": YAML,
+    "mcp": MCP,
     "examples": EXAMPLES,
     "testing": TESTING,
 }

@@ -13,14 +13,18 @@ from .parts import (
     Documents,
     InputGuardrail,
     Judgment,
+    McpTools,
     Notes,
     OutputGuardrail,
     Refusal,
     Research,
+    Skills,
     TextRedaction,
     ToolGuardrail,
+    ToolSearch,
     UserMemory,
 )
+from .person import ASK_PERSON, ask_person
 from .researcher import ResearcherAgent
 from .stuck import Stuck, StuckDetection
 from .worker import (
@@ -52,6 +56,7 @@ from .workflow import (
 )
 
 __all__ = [
+    "ASK_PERSON",
     "CARD_NUMBER",
     "EMAIL",
     "EXIT_CONDITIONS",
@@ -73,6 +78,7 @@ __all__ = [
     "Loop",
     "LoopConfig",
     "MainThreadAgent",
+    "McpTools",
     "Notes",
     "Notification",
     "Notifier",
@@ -84,12 +90,14 @@ __all__ = [
     "ResearcherAgent",
     "Routing",
     "ScriptedStep",
+    "Skills",
     "Step",
     "StepVisit",
     "Stuck",
     "StuckDetection",
     "TextRedaction",
     "ToolGuardrail",
+    "ToolSearch",
     "UserMemory",
     "Verifier",
     "WorkerAgent",
@@ -99,6 +107,7 @@ __all__ = [
     "Workflow",
     "WorkflowAgent",
     "WorkflowState",
+    "ask_person",
     "delegate",
     "load_worker",
     "load_workers",

@@ -16,6 +16,7 @@ from ..scope import OPERATOR, AnyScope
 from ..storage.base import Store
 from ..storage.types import EventPage
 from .conversation_watch import ConversationWatch
+from .counts import RuntimeCounts
 from .event_pieces import unpack, without_replaced
 from .event_writer import EventWriter
 
@@ -40,6 +41,7 @@ class EventLog:
         self.conversations = ConversationWatch(store)
         """Wakes the readers of conversations."""
         self._writers: dict[str, EventWriter] = {}
+        self.counts = RuntimeCounts(self._writers)
         self._finishing: set[asyncio.Task[None]] = set()
         self._waiting: dict[str, list[tuple[_Position, asyncio.Future[None]]]] = {}
         self._polling: asyncio.Task[None] | None = None
@@ -53,7 +55,7 @@ class EventLog:
     def writer(self, root_id: str) -> EventWriter:
         """Return the writer of a tree that starts or is resumed in this process."""
         self.open()
-        writer = self._writers[root_id] = EventWriter(self._store, root_id)
+        writer = self._writers[root_id] = EventWriter(self._store, root_id, self.counts)
         self.wake(root_id)
         return writer
 

@@ -7,11 +7,10 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 
 from starlette.exceptions import HTTPException
 
-from ..errors import ConfigurationError
+from ..number_checks import check_amount, check_whole
 from ..records import record
 from ..scope import Scope
 
@@ -36,9 +35,10 @@ class ServerLimits:
     """Most seconds of a stream: then the client connects again, and is authenticated again."""
 
     def __post_init__(self) -> None:
-        for name in [field.name for field in fields(self)]:
-            if not getattr(self, name) > 0:
-                raise ConfigurationError(f"ServerLimits({name}={getattr(self, name)!r}): use a number above 0")
+        for name in ("body_bytes", "requests", "streams"):
+            check_whole("ServerLimits", name, getattr(self, name))
+        for name in ("body_seconds", "per_seconds", "stream_seconds"):
+            check_amount("ServerLimits", name, getattr(self, name), "seconds above 0")
 
 
 class RequestRates:

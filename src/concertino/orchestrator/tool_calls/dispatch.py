@@ -138,7 +138,8 @@ class ToolCalls:
         for call in self._calls:
             operation = operations.get(call.key)
             if operation is not None:
-                kind = operation.waits_for or ("approval" if operation.state == "planned" else None)
+                approved = operation.state == "planned" or operation.waits_for == "sub_agent"
+                kind = "approval" if approved else operation.waits_for
                 call.restore(operation, _answer(waits, call.key, kind), sure=sure)
 
     # -- running -------------------------------------------------------------------------------------------------
@@ -341,7 +342,7 @@ class ToolCalls:
 
     async def _all_done(self) -> None:
         """Wait until every call has ended or waits. Raises the first error of a hook or the store."""
-        if self._open:
+        if self._open or _EAGER:  # calls that have ended at once must not starve the run's other tasks
             await asyncio.sleep(0)  # most calls end in their first pass, and this is the cheapest way to give it
         while self._open and self._error is None:
             self._waiter = asyncio.get_running_loop().create_future()
