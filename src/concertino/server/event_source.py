@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing, nullcontext, suppress
 from typing import TypeVar
 
 from starlette.requests import Request
@@ -27,6 +27,8 @@ KEEP_ALIVE = 15.0
 """Seconds without an event after which a comment is sent, so that no proxy takes the stream for dead."""
 FLUSH = 1.0
 """Seconds that a client has for the last frames when the server closes."""
+_BURST = 4
+"""Frames after which others may work: the loss of the connection, too, is noticed only then."""
 EVENT_STREAM = ("text/event-stream",)
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
@@ -89,7 +91,9 @@ class EventSource(Response):
             with self._counted:
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                 if scope["method"] == "HEAD" or await self._until_first(receive, send):
-                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+                    with suppress(TimeoutError):  # a client that does not read: its connection is cut
+                        async with asyncio.timeout(FLUSH):
+                            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _until_first(self, receive: Receive, send: Send) -> bool:
         """Send frames until one of the three ends. Return whether the client is still there."""
@@ -119,6 +123,8 @@ class EventSource(Response):
         async for each in self._frames:
             await send({"type": "http.response.body", "body": each, "more_body": True})
             self._sent += 1
+            if not self._sent % _BURST:
+                await asyncio.sleep(0)
 
 
 async def _left(receive: Receive) -> None:
