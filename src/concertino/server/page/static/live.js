@@ -1,0 +1,81 @@
+// The stream of a conversation: parts of the turn in progress, and notes that something else has changed.
+
+import { announce, base, parsed } from "./http.js";
+import { decorate } from "./decorate.js";
+
+const drawn = new Map(); // by id of a part: its HTML as it was sent
+
+export class Live {
+  /** Follows a conversation. `changed` is called when turns were added, and `status` for each frame. */
+  constructor(conversation, changed, status) {
+    this.path = `${base}/c/${encodeURIComponent(conversation)}/live`;
+    this.changed = changed;
+    this.status = status;
+    this.said = "";
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.close() : this.open()));
+    this.open();
+  }
+
+  /** Connects again: the server then sends the turn in progress as a whole. */
+  open() {
+    this.close();
+    if (document.hidden) return;
+    const source = new EventSource(this.path);
+    this.source = source;
+    source.onopen = () => this.connected(true);
+    source.onerror = () => this.connected(false);
+    source.onmessage = (message) => this.take(JSON.parse(message.data));
+  }
+
+  close() {
+    this.source?.close();
+    clearTimeout(this.retry);
+  }
+
+  connected(well) {
+    document.getElementById("connection").textContent = well ? "" : "Connecting again …";
+    if (!well && this.source.readyState === EventSource.CLOSED) {
+      this.retry = setTimeout(() => this.open(), 3000);
+    }
+  }
+
+  take(frame) {
+    if (frame.changed) return this.changed(frame);
+    const turn = document.getElementById(`turn-${frame.turn}`);
+    if (!turn) return this.changed(frame);
+    const known = frame.whole ? new Set(frame.parts.map(([id]) => id)) : null;
+    for (const [id, into, html] of frame.parts) place(id, into, html);
+    for (const id of frame.removed) remove(id);
+    if (known) {
+      for (const id of [...drawn.keys()]) if (id.startsWith(`${frame.turn}-`) && !known.has(id)) remove(id);
+    }
+    const line = turn.querySelector("[data-status]");
+    if (line && line.textContent !== frame.status) line.textContent = frame.status;
+    if (frame.status !== this.said && (frame.over || frame.status.startsWith("Waiting"))) {
+      this.said = frame.status;
+      announce(frame.over ? "The answer is complete." : frame.status);
+    }
+    this.status(frame, turn);
+  }
+}
+
+function remove(id) {
+  drawn.delete(id);
+  document.getElementById(id)?.remove();
+}
+
+/** Adds a part at the end of its element, or replaces it. What the reader has opened stays open. */
+function place(id, into, html) {
+  const old = document.getElementById(id);
+  if (old && drawn.get(id) === html) return;
+  drawn.set(id, html);
+  const made = parsed(html).firstElementChild;
+  if (!made) return;
+  decorate(made);
+  if (!old) {
+    document.getElementById(into)?.append(made);
+    return;
+  }
+  if (old.open !== undefined) made.open = old.open;
+  old.replaceWith(made);
+}
