@@ -20,9 +20,12 @@ from ..endpoint import ApiCall
 from ..error_form import error_response
 from ..event_source import EventSource
 from .live_page import page_frames
+from .month_usage import month_usage
+from .run_details import run_panel
 from .site import PageAgent, Site, frame_values
 from .turn_parts import TurnParts
 from .turn_view import TurnView
+from .worker_pages import goal_document, goal_of, worker_list, worker_of, worker_portal
 
 _TURNS = 12
 """Turns of one page of a conversation."""
@@ -31,7 +34,7 @@ View = Callable[[Site, ApiCall], Awaitable[Response]]
 
 
 def page_routes(agents: Sequence[PageAgent] = (), *, title: str = "Concertino") -> list[Route]:
-    """Make the routes of a page; `create_app(..., routes={"": page_routes()})` serves it.
+    """Make the routes of a page, for the argument `routes` of `create_app`: `{"": page_routes()}`.
 
     *agents* presents agents of the application: their labels, descriptions and example messages. An agent that is not
     among them is shown by its name, a worker with the texts of its definition.
@@ -67,6 +70,8 @@ async def _home(site: Site, call: ApiCall) -> Response:
         **await frame_values(call, title="New chat", here="new"),
         agents=agents,
         chosen=chosen,
+        worker=False,
+        goal=None,
         conversation=None,
         turns=(),
         earlier=None,
@@ -84,6 +89,8 @@ async def _conversation(site: Site, call: ApiCall) -> Response:
         **await frame_values(call, title=stored.title or "Chat", here=stored.id),
         agents=[agent],
         chosen=agent,
+        worker=worker_of(call.runtime, stored.agent) is not None,
+        goal=await goal_of(call, stored.agent, stored.busy or stored.leaf),
         conversation=stored,
         turns=turns,
         earlier=earlier,
@@ -110,6 +117,23 @@ async def _live(site: Site, call: ApiCall) -> Response:
     rates.check_streams(call.scope)
     frames = page_frames(site, call.request.scope.get("root_path", ""), conversation)
     return EventSource(frames, call.state.closing, rates.stream(call.scope))
+
+
+async def _approvals(site: Site, call: ApiCall) -> Response:
+    waits = await call.runtime.approvals(call.scope, 100)
+    links: dict[str, str] = {}
+    for root_id in {wait.root_id for wait in waits}:
+        run = await call.runtime.store.run(call.scope, root_id)
+        links[root_id] = "" if run is None else run.start.conversation_id
+    frame = await frame_values(call, title="Approvals", here="approvals")
+    return site.page(call.request, "approvals.html", waits=waits, links=links, **frame)
+
+
+async def _search(site: Site, call: ApiCall) -> Response:
+    text = call.request.query_params.get("text", "")[:1000].replace("\0", "").strip()
+    found = await call.runtime.search(call.scope, text, 50) if text else ()
+    frame = await frame_values(call, title=f"Search: {text}")
+    return site.page(call.request, "search.html", found=found, text=text, **frame)
 
 
 async def _media(_: Site, call: ApiCall) -> Response:
@@ -146,6 +170,13 @@ _VIEWS: dict[str, View] = {
     "/c/{conversation}": _conversation,
     "/c/{conversation}/turns": _turn_list,
     "/c/{conversation}/live": _live,
+    "/c/{conversation}/document": goal_document,
+    "/runs/{run}/panel": run_panel,
+    "/workers": worker_list,
+    "/workers/{worker}": worker_portal,
+    "/approvals": _approvals,
+    "/usage": month_usage,
+    "/search": _search,
     "/conversations": _conversation_list,
     "/media/{run}/{digest}": _media,
     "/assets/{version}/{name}": _asset,

@@ -5,6 +5,7 @@ import { decorate } from "./decorate.js";
 import { actions as approvals } from "./approvals.js";
 import { actions as chat } from "./chat.js";
 import { actions as panel } from "./panel.js";
+import { actions as goals } from "./goals.js";
 
 const themes = ["system", "light", "dark"];
 
@@ -41,7 +42,7 @@ const own = {
   "copy-message": (button) => copied(button, button.closest(".question").querySelector(".message").textContent),
   "copy-answer": (button) => copied(button, button.closest(".answer").querySelector(".source-text").value),
 };
-const actions = { ...own, ...approvals, ...chat, ...panel };
+const actions = { ...own, ...approvals, ...chat, ...panel, ...goals };
 
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-action]");

@@ -15,6 +15,8 @@ const uploads = chat ? new Uploads(composer, text) : null;
 let conversation = chat?.dataset.conversation ?? "";
 let live = null;
 let following = true; // whether the newest text stays in view
+let pinned = true; // also when the question leaves it
+let placed = 0; // where the script has scrolled to
 
 const path = (rest = "") => `/api/conversations/${encodeURIComponent(conversation)}${rest}`;
 const turnPath = (button, rest) => path(`/turns/${encodeURIComponent(turnOf(button).dataset.turn)}/${rest}`);
@@ -101,14 +103,32 @@ function watch() {
 
 // -- scrolling
 
+const end = () => scroll.scrollHeight - scroll.clientHeight;
+
+/** Follows the newest text, until the question is at the top: then the reader reads from there, or asks for the end. */
 function toEnd() {
-  if (following) scroll.scrollTop = scroll.scrollHeight;
-  document.querySelector(".to-end").hidden = following;
+  if (following) {
+    const question = turns.lastElementChild;
+    const top = pinned || !question ? Infinity : question.offsetTop - scroll.offsetTop - 12;
+    placed = Math.min(end(), top);
+    scroll.scrollTop = placed;
+  }
+  offerEnd();
+}
+
+function offerEnd() {
+  document.querySelector(".to-end").hidden = end() - scroll.scrollTop < 60;
 }
 
 function scrolled() {
-  following = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 80;
-  document.querySelector(".to-end").hidden = following;
+  if (end() - scroll.scrollTop < 4) following = pinned = true;
+  else if (Math.abs(scroll.scrollTop - placed) > 4) following = false;
+  offerEnd();
+}
+
+function begins() {
+  following = true;
+  pinned = false;
 }
 
 // -- sending
@@ -138,7 +158,7 @@ async function send() {
     text.value = "";
     uploads.clear();
     resize();
-    following = true;
+    begins();
     await changed();
     if (fresh) await entitle(message);
   } finally {
@@ -184,8 +204,21 @@ function follow() {
       turn.classList.toggle("waits", frame.status.startsWith("Waiting"));
       toEnd();
       refresh(frame.turn);
+      drawDocument();
     },
   );
+}
+
+/** Draws the living document of a goal again, at most once a second. */
+function drawDocument() {
+  const section = document.getElementById("document");
+  if (!section || section.dataset.due) return;
+  section.dataset.due = "yes";
+  setTimeout(async () => {
+    delete section.dataset.due;
+    const found = await fragment(`/c/${encodeURIComponent(conversation)}/document`).catch(() => null);
+    if (found) section.replaceChildren(found);
+  }, 1000);
 }
 
 function resize() {
@@ -225,7 +258,7 @@ function edit(button) {
     event.preventDefault();
     try {
       await api("POST", turnPath(turn, "edit"), { text: field.value, when_busy: "interrupt" }, key());
-      following = true;
+      begins();
       await changed();
     } catch (error) {
       complain(error);
@@ -251,7 +284,7 @@ export const actions = chat
       },
       regenerate: async (button) => {
         await api("POST", turnPath(button, "regenerate"), {}, key());
-        following = true;
+        begins();
         await changed();
       },
       branch: async (button) => {
@@ -289,7 +322,7 @@ export const actions = chat
         location.assign(`${base}/`);
       },
       "to-end": () => {
-        following = true;
+        following = pinned = true;
         toEnd();
       },
     }
