@@ -79,7 +79,7 @@ async def _runtime(context: CommandContext) -> Runtime:
     resources = context.resources
     assert resources.models is not None
     return wiring.open_runtime(
-        context.store, context.library, models=resources.models, model=resources.model, lease=LEASE
+        context.store, context.library, models=resources.models, model=resources.model, lease=LEASE, approvals=True
     )
 
 

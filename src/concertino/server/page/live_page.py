@@ -9,7 +9,9 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 from ...errors import ConcertinoError
+from ...ids import digest
 from ...runtime import Conversation, ConversationTurn
+from ...storage.conversation_types import StoredConversation
 from .site import Site
 from .turn_parts import TurnParts, status_of
 from .turn_view import TurnView
@@ -59,10 +61,14 @@ class _Follower:
         await asyncio.gather(self._task, return_exceptions=True)
 
 
-async def page_frames(site: Site, base: str, conversation: Conversation) -> AsyncGenerator[bytes, None]:
-    """Yield frames: `changed` when turns were added or the branch changed, and the parts of the turn in progress."""
+def version_of(stored: StoredConversation) -> str:
+    """Return a text that changes when a turn is added or ends, and when the branch or the title changes."""
+    return digest(f"{stored.leaf} {stored.busy} {stored.updated} {stored.title}")
+
+
+async def page_frames(site: Site, base: str, conversation: Conversation, seen: str) -> AsyncGenerator[bytes, None]:
+    """Yield frames: `changed` as soon as the version is not *seen*, and the parts of the turn in progress."""
     follower: _Follower | None = None
-    known: tuple[Any, ...] | None = None
     look = asyncio.get_running_loop().time
     looked = -_LOOK
     try:
@@ -70,10 +76,9 @@ async def page_frames(site: Site, base: str, conversation: Conversation) -> Asyn
             if look() - looked >= _LOOK or (follower is not None and follower.view.over):
                 looked = look()
                 stored = await conversation.read()
-                state = (stored.leaf, stored.busy, stored.updated, stored.title)
-                if known is not None and state != known:
+                if (version := version_of(stored)) != seen:
+                    seen = version
                     yield _encoded({"changed": True, "title": stored.title})
-                known = state
                 if follower is not None and follower.view.turn_id != stored.busy:
                     yield _encoded(follower.frame())
                     await follower.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from html import escape
+from html import escape, unescape
 from typing import Any
 
 import nh3
@@ -107,6 +107,12 @@ class MarkdownBlocks:
         if len(groups) > 1 and (begin := groups[-1][0].map) is not None:
             self._final += len(groups) - 1
             self._closed += starts[begin[0]]
+
+
+def plain_text(text: str) -> str:
+    """Return the text of Markdown in one line, without its marks and citations."""
+    html = nh3.clean(_PARSER.render(text, {"citations": Citations("")}), tags=set())
+    return " ".join(unescape(html).split())
 
 
 def without_sources(text: str, citations: Citations) -> str:

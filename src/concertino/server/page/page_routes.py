@@ -19,7 +19,7 @@ from ...storage.conversation_types import ENDED_STATES, StoredTurn
 from ..endpoint import ApiCall
 from ..error_form import error_response
 from ..event_source import EventSource
-from .live_page import page_frames
+from .live_page import page_frames, version_of
 from .month_usage import month_usage
 from .run_details import run_panel
 from .site import PageAgent, Site, frame_values
@@ -34,7 +34,7 @@ View = Callable[[Site, ApiCall], Awaitable[Response]]
 
 
 def page_routes(agents: Sequence[PageAgent] = (), *, title: str = "Concertino") -> list[Route]:
-    """Make the routes of a page, for the argument `routes` of `create_app`: `{"": page_routes()}`.
+    """Return the routes of a page. The argument `routes` of `create_app` takes them: `{"": page_routes()}`.
 
     *agents* presents agents of the application: their labels, descriptions and example messages. An agent that is not
     among them is shown by its name, a worker with the texts of its definition.
@@ -51,7 +51,7 @@ def _answering(site: Site, view: View) -> Callable[[Request], Awaitable[Response
             status = error_response(request, error).status_code
             if "text/html" not in request.headers.get("accept", ""):
                 raise
-            frame = await frame_values(None, title="Error")
+            frame = await frame_values(ApiCall(request) if status < 500 else None, title="Error")
             return site.page(request, "error.html", status, status_code=status, **frame)
 
     return answer
@@ -73,6 +73,7 @@ async def _home(site: Site, call: ApiCall) -> Response:
         worker=False,
         goal=None,
         conversation=None,
+        version="",
         turns=(),
         earlier=None,
     )
@@ -92,6 +93,7 @@ async def _conversation(site: Site, call: ApiCall) -> Response:
         worker=worker_of(call.runtime, stored.agent) is not None,
         goal=await goal_of(call, stored.agent, stored.busy or stored.leaf),
         conversation=stored,
+        version=version_of(stored),
         turns=turns,
         earlier=earlier,
     )
@@ -100,10 +102,9 @@ async def _conversation(site: Site, call: ApiCall) -> Response:
 async def _turn_list(site: Site, call: ApiCall) -> Response:
     """Return a page of turns: the newest, or those before another one."""
     conversation = await _open(call)
+    version = version_of(await conversation.read())
     turns, earlier = await _turns(site, call, conversation, call.request.query_params.get("before"))
-    return site.fragment(
-        call.request, "turns.html", turns=turns, earlier=earlier, conversation=await conversation.read()
-    )
+    return site.fragment(call.request, "turns.html", turns=turns, earlier=earlier, version=version)
 
 
 async def _conversation_list(site: Site, call: ApiCall) -> Response:
@@ -114,8 +115,9 @@ async def _conversation_list(site: Site, call: ApiCall) -> Response:
 async def _live(site: Site, call: ApiCall) -> Response:
     conversation = await _open(call)
     rates = call.state.rates
+    seen = call.request.query_params.get("seen", "")
     rates.check_streams(call.scope)
-    frames = page_frames(site, call.request.scope.get("root_path", ""), conversation)
+    frames = page_frames(site, call.request.scope.get("root_path", ""), conversation, seen)
     return EventSource(frames, call.state.closing, rates.stream(call.scope))
 
 

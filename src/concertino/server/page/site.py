@@ -22,7 +22,7 @@ from ...agents import WorkerAgent
 from ...records import record
 from ...runtime import Runtime
 from ..endpoint import ApiCall
-from .markup import markdown_html
+from .markup import markdown_html, plain_text
 
 _HERE = Path(__file__).parent
 _POLICY = "; ".join(
@@ -76,7 +76,14 @@ class Site:
             undefined=StrictUndefined,
         )
         self._templates.filters.update(
-            markdown=markdown_html, tokens=tokens, money=money, when=when, label=label, pretty=pretty, cut=cut
+            markdown=markdown_html,
+            tokens=tokens,
+            money=money,
+            when=when,
+            label=label,
+            pretty=pretty,
+            cut=cut,
+            plain=plain_text,
         )
         self._templates.globals.update(subject=subject)
 

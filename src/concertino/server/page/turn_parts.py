@@ -123,7 +123,9 @@ class TurnParts:
         """Yield the parts around the items: the tree of agents and the sources."""
         view = self._view
         if len(view.agents) > 1 and view.root is not None:
-            yield self._part(f"{view.turn_id}-agents", f"{view.turn_id}-tree", "agents", root=view.root)
+            yield self._part(
+                f"{view.turn_id}-agents", f"{view.turn_id}-tree", "agents", root=view.root, agents=view.agents
+            )
         if view.over and view.citations.cited:
             yield self._part(f"{view.turn_id}-cited", f"{view.turn_id}-sources", "sources", citations=view.citations)
 

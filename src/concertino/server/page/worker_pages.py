@@ -42,9 +42,10 @@ async def goal_of(call: ApiCall, agent: str, run_id: str) -> GoalForm | None:
     if worker_of(call.runtime, agent) is None or not run_id:
         return None
     try:
-        return await read_goal(call, agent, run_id)
+        found: GoalForm = await read_goal(call, agent, run_id)
     except HTTPException:  # queued, or of another agent
         return None
+    return found
 
 
 def worker_of(runtime: Runtime, name: str) -> WorkerAgent | None:

@@ -2,6 +2,7 @@
 
 import { announce, api, base, complain, fragment, localize } from "./http.js";
 import { decorate } from "./decorate.js";
+import { ask } from "./dialog.js";
 import { Live } from "./live.js";
 import { refresh } from "./panel.js";
 import { Uploads } from "./uploads.js";
@@ -16,7 +17,6 @@ let conversation = chat?.dataset.conversation ?? "";
 let live = null;
 let following = true; // whether the newest text stays in view
 let pinned = true; // also when the question leaves it
-let placed = 0; // where the script has scrolled to
 
 const path = (rest = "") => `/api/conversations/${encodeURIComponent(conversation)}${rest}`;
 const turnPath = (button, rest) => path(`/turns/${encodeURIComponent(turnOf(button).dataset.turn)}/${rest}`);
@@ -28,14 +28,17 @@ const key = () => ({ headers: { "Idempotency-Key": crypto.randomUUID?.() ?? Stri
 /** Makes the list of turns as the server has it. Turns that have not changed stay as they are. */
 async function sync() {
   const found = await fragment(`/c/${encodeURIComponent(conversation)}/turns`);
+  const seen = found.querySelector("[data-seen]");
   const shown = new Map([...turns.querySelectorAll("[data-turn]")].map((each) => [each.dataset.turn, each]));
   const fresh = [...found.querySelectorAll("[data-turn]")];
   const first = fresh[0] && shown.get(fresh[0].dataset.turn);
   const older = [];
-  for (let each = first?.previousElementSibling; each; each = each.previousElementSibling) older.unshift(each);
+  for (let each = first?.previousElementSibling; each; each = each.previousElementSibling) {
+    if (!each.hidden) older.unshift(each);
+  }
   const earlier = found.querySelector(".earlier");
   const before = first ? older : earlier ? [earlier] : [];
-  const list = [...before, ...fresh.map((each) => kept(shown.get(each.dataset.turn), each))];
+  const list = [seen, ...before, ...fresh.map((each) => kept(shown.get(each.dataset.turn), each))];
   for (const each of [...turns.children]) if (!list.includes(each)) each.remove();
   list.forEach((each, index) => {
     if (turns.children[index] !== each) turns.insertBefore(each, turns.children[index] ?? null);
@@ -50,7 +53,7 @@ function kept(old, made) {
     old.dataset.state = made.dataset.state; // its stream fills it
     return old;
   }
-  for (const open of old?.querySelectorAll("details[open][id]") ?? []) {
+  for (const open of old?.querySelectorAll("details[open][id]:not(.agents)") ?? []) {
     const same = made.querySelector(`#${CSS.escape(open.id)}`);
     if (same) same.open = true;
   }
@@ -84,6 +87,7 @@ async function earlier() {
     `/c/${encodeURIComponent(conversation)}/turns?before=${encodeURIComponent(mark.dataset.before)}`,
   );
   decorate(found);
+  found.querySelector("[data-seen]").remove();
   const below = scroll.scrollHeight - scroll.scrollTop;
   mark.replaceWith(found);
   scroll.scrollTop = scroll.scrollHeight - below;
@@ -110,8 +114,7 @@ function toEnd() {
   if (following) {
     const question = turns.lastElementChild;
     const top = pinned || !question ? Infinity : question.offsetTop - scroll.offsetTop - 12;
-    placed = Math.min(end(), top);
-    scroll.scrollTop = placed;
+    scroll.scrollTop = Math.min(end(), top);
   }
   offerEnd();
 }
@@ -122,8 +125,12 @@ function offerEnd() {
 
 function scrolled() {
   if (end() - scroll.scrollTop < 4) following = pinned = true;
-  else if (Math.abs(scroll.scrollTop - placed) > 4) following = false;
   offerEnd();
+}
+
+/** Leaves the text where it is as soon as the reader scrolls. */
+function letGo() {
+  following = false;
 }
 
 function begins() {
@@ -142,6 +149,7 @@ async function begin() {
   history.replaceState(null, "", `${base}/c/${encodeURIComponent(made.id)}`);
   document.body.dataset.here = made.id;
   document.querySelector(".welcome")?.remove();
+  document.getElementById("chat-actions").hidden = false;
 }
 
 async function send() {
@@ -195,13 +203,13 @@ async function changed() {
 function follow() {
   live = new Live(
     conversation,
+    () => turns.querySelector("[data-seen]")?.dataset.seen ?? "",
     async (frame) => {
       if (frame.title) setTitle(frame.title);
       await sync().catch(complain);
       list().catch(() => {});
     },
-    (frame, turn) => {
-      turn.classList.toggle("waits", frame.status.startsWith("Waiting"));
+    (frame) => {
       toEnd();
       refresh(frame.turn);
       drawDocument();
@@ -310,14 +318,21 @@ export const actions = chat
         await changed();
       },
       rename: async () => {
-        const title = prompt("Title of this chat", chat.dataset.title);
-        if (title === null || !title.trim()) return;
-        await api("PATCH", path(), { title: title.trim().slice(0, 200) });
-        setTitle(title.trim());
+        const title = await ask({ title: "Title of this chat", value: chat.dataset.title, confirm: "Rename" });
+        if (!title) return;
+        await api("PATCH", path(), { title });
+        setTitle(title);
         await list();
       },
+      export: () => {
+        const link = document.createElement("a");
+        link.href = base + path("/export");
+        link.download = "conversation.json";
+        link.click();
+      },
       delete: async () => {
-        if (!confirm("Delete this chat? It cannot be restored.")) return;
+        const title = "Delete this chat? It cannot be restored.";
+        if (!(await ask({ title, confirm: "Delete", danger: true }))) return;
         await api("DELETE", path());
         location.assign(`${base}/`);
       },
@@ -344,6 +359,11 @@ if (chat) {
   });
   text.addEventListener("input", resize);
   scroll.addEventListener("scroll", scrolled, { passive: true });
+  scroll.addEventListener("wheel", (event) => event.deltaY < 0 && letGo(), { passive: true });
+  scroll.addEventListener("touchmove", letGo, { passive: true });
+  scroll.addEventListener("pointerdown", (event) => event.target === scroll && letGo());
+  scroll.addEventListener("keydown", (event) => ["ArrowUp", "PageUp", "Home"].includes(event.key) && letGo());
+  new ResizeObserver(toEnd).observe(chat);
   document.addEventListener("change", (event) => {
     if (event.target.name !== "agent") return;
     for (const each of document.querySelectorAll(".prompts")) each.hidden = each.dataset.agent !== event.target.value;
@@ -352,6 +372,6 @@ if (chat) {
   });
   if (conversation) follow();
   busy();
-  scroll.scrollTop = scroll.scrollHeight;
+  toEnd();
   watch();
 }

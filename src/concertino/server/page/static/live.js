@@ -6,8 +6,9 @@ import { decorate } from "./decorate.js";
 const drawn = new Map(); // by id of a part: its HTML as it was sent
 
 export class Live {
-  /** Follows a conversation. `changed` is called when turns were added, and `status` for each frame. */
-  constructor(conversation, changed, status) {
+  /** Follows a conversation from what is `seen`. `changed` is called when it has changed, `status` for each frame. */
+  constructor(conversation, seen, changed, status) {
+    this.seen = seen;
     this.path = `${base}/c/${encodeURIComponent(conversation)}/live`;
     this.changed = changed;
     this.status = status;
@@ -20,7 +21,7 @@ export class Live {
   open() {
     this.close();
     if (document.hidden) return;
-    const source = new EventSource(this.path);
+    const source = new EventSource(`${this.path}?seen=${encodeURIComponent(this.seen())}`);
     this.source = source;
     source.onopen = () => this.connected(true);
     source.onerror = () => this.connected(false);
@@ -55,7 +56,8 @@ export class Live {
       this.said = frame.status;
       announce(frame.over ? "The answer is complete." : frame.status);
     }
-    this.status(frame, turn);
+    turn.classList.toggle("waits", frame.status.startsWith("Waiting"));
+    this.status(frame);
   }
 }
 
@@ -76,6 +78,6 @@ function place(id, into, html) {
     document.getElementById(into)?.append(made);
     return;
   }
-  if (old.open !== undefined) made.open = old.open;
+  if (old.open !== undefined) made.open = old.open && (made.open || !made.matches(".agents"));
   old.replaceWith(made);
 }
