@@ -34,7 +34,7 @@ View = Callable[[Site, ApiCall], Awaitable[Response]]
 
 
 def page_routes(agents: Sequence[PageAgent] = (), *, title: str = "Concertino") -> list[Route]:
-    """Return the routes of a page. The argument `routes` of `create_app` takes them: `{"": page_routes()}`.
+    """Return the routes of a page, which `create_app` takes as its `routes` below the empty path.
 
     *agents* presents agents of the application: their labels, descriptions and example messages. An agent that is not
     among them is shown by its name, a worker with the texts of its definition.
