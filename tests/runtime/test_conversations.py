@@ -45,6 +45,7 @@ from concertino.errors import (
 )
 from concertino.messages import Media
 from concertino.runtime import ConversationTurn
+from concertino.runtime import conversation as conversations
 from concertino.storage import Store
 from concertino.testing import Answer, ScriptedModel, call
 
@@ -201,7 +202,7 @@ async def test_a_turn_is_asked_again_with_all_that_it_was_started_with() -> None
     assert (await edited.result()).text == "an example uno"
     for each in (turn, again, edited):
         assert [account.budget for account in await store.accounts(ANN, run_id=each.id)] == [budget]
-        _, chat = await conversation._input(each.id)
+        _, chat = await conversations.input_of(conversation, each.id)
         assert (chat.few_shot, chat.send_tools, chat.chatbot_id) == (few_shot, False, "b")
 
 
@@ -291,7 +292,7 @@ async def test_a_queued_message_keeps_its_chat() -> None:
     assert (await turn.result()).text == "an example one two"
     assert "likes tea" in held.model.requests[-1].system
     assert len(await store.accounts(ANN, run_id=turn.id)) == 1
-    assert not (await conversation._input(turn.id))[1].send_tools
+    assert not (await conversations.input_of(conversation, turn.id))[1].send_tools
 
 
 async def test_a_message_can_be_refused() -> None:

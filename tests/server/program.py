@@ -1,4 +1,4 @@
-"""A server in a process of its own: `python -m tests.server.program FOLDER GRACE`.
+"""A server in a process of its own: `python -m tests.server.program FOLDER GRACE STREAM_SECONDS`.
 
 Its model answers by the last message of the user. An answer to "slow" stops in the middle until the folder has a file
 named `go`.
@@ -56,15 +56,15 @@ def other_for_erasure(request: Request) -> Scope | None:
     return Scope("acme", "other") if scope and request.url.path == "/api/data" else scope
 
 
-async def main(folder: Path, grace: float) -> None:
+async def main(folder: Path, grace: float, stream_seconds: float) -> None:
     async with (
         await SqliteStore.open(folder / "chat.db") as store,
         Runtime([Desk(), analyst()], Resources(model=Model(folder), store=store), sweep=0.1) as runtime,
     ):
-        limits = ServerLimits(requests=10**9)
+        limits = ServerLimits(requests=10**9, stream_seconds=stream_seconds)
         app = create_app(runtime, other_for_erasure, files=FileFolder(folder / "files"), limits=limits)
         await serve(app, port=0, grace=grace, started=lambda address: print(address, flush=True))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2])))
+    asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])))

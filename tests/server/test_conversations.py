@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
+from typing import Any
 
+from concertino.server import ServerLimits
 from concertino.testing import Answer, call
 
 from .kit import User, shop
@@ -200,3 +204,26 @@ async def test_timeline_and_usage() -> None:
         (total,) = (await ann("GET", "/api/usage?by=model"))["items"]
         assert (total["attempts"], total["tokens"]["completion"], total["unknown"]) == (2, 10, 0)
         assert (await ann("GET", "/api/usage?since=1&until=2"))["items"] == []
+
+
+async def test_a_stream_of_a_conversation() -> None:
+    async with shop("One.", "Two.", limits=ServerLimits(stream_seconds=0.3)) as app:
+        ann = User(app)
+        one = await ann.new_conversation()
+        turns = [await ann.send(one, text) for text in ("1", "2")]
+        path, first = f"{one}/events", turns[0]["id"]
+        (state,) = (await ann("GET", path)).text.split("\n\n")[:-1]
+        assert state.startswith("event: conversation\ndata: {")
+        assert json.loads(state.partition("data: ")[2]) == await ann("GET", one)
+        asked: list[dict[str, Any]] = [
+            {"headers": {"Last-Event-ID": f"{first}:1"}},
+            {"params": {"after": f"{first}:1"}},
+        ]
+        for options in asked:
+            got = (await ann("GET", path, **options)).text
+            ids = re.findall("^id: (.*)$", got, re.MULTILINE)
+            logs = {each["id"]: await ann.events(f"{one}/turns/{each['id']}/events") for each in turns}
+            assert ids == [f"{id}:{number}" for id, log in logs.items() for number, _ in log][1:]
+        for bad in ("x", f"{first}:", f"{first}:-1", f"{first}:{10**20}", "a b:1"):
+            await ann("GET", path, 422, params={"after": bad})
+        await ann("GET", path, 404, params={"after": "x:1"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -64,9 +65,9 @@ class Process:
 
 
 @asynccontextmanager
-async def server(folder: Path, grace: float = 0.0) -> AsyncIterator[Process]:
+async def server(folder: Path, grace: float = 0.0, stream_seconds: float = 3600.0) -> AsyncIterator[Process]:
     """Yield a server that has started; kill it afterwards."""
-    command = (sys.executable, "-m", "tests.server.program", str(folder), str(grace))
+    command = (sys.executable, "-m", "tests.server.program", str(folder), str(grace), str(stream_seconds))
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     try:
@@ -108,7 +109,7 @@ def shown(events: Numbered) -> str:
 
 
 def text_arrived(event: Json) -> bool:
-    return (event["type"], event.get("text")) == ("text_delta", "three ")
+    return (event.get("type"), event.get("text")) == ("text_delta", "three ")
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
@@ -149,6 +150,55 @@ async def test_two_browsers_at_two_processes_show_the_same(two: tuple[Process, P
     assert shown(one) == shown(other) == SLOW
     assert one[-1] == other[-1]
     assert await first("GET", f"{conversation}/turns") == await second("GET", f"{conversation}/turns")
+
+
+async def test_a_browser_at_another_process_follows_a_conversation(
+    two: tuple[Process, Process], tmp_path: Path
+) -> None:
+    """The conversation's stream shows messages, edits and titles of the other browser, also after a kill."""
+    first, second = two
+    conversation = await first.new_conversation()
+    got: list[tuple[str, str, Json]] = []
+
+    async def follow(browser: Process, until: Callable[[str, Json], bool]) -> None:
+        last = next((each[0] for each in reversed(got) if each[0]), "")
+        headers = {"Last-Event-ID": last} if last else {}
+        async with browser.http.stream("GET", f"{conversation}/events", headers=headers) as answer:
+            answer.raise_for_status()
+            frame: Json = {}
+            async for line in answer.aiter_lines():
+                name, _, value = line.partition(": ")
+                frame |= {name: value} if name else {}
+                if not line and "data" in frame:
+                    got.append((frame.get("id", ""), frame.get("event", "message"), json.loads(frame["data"])))
+                    frame = {}
+                    if until(got[-1][1], got[-1][2]):
+                        return
+
+    reader = asyncio.create_task(follow(second, lambda _, event: text_arrived(event)))
+    while not got:  # noqa: ASYNC110 - the stream is open
+        await asyncio.sleep(0.01)
+    slow = (await first.send(conversation, "slow")).rpartition("/")[2]
+    await reader
+    assert got[0][1:] == ("conversation", await first("GET", conversation) | {"leaf": "", "busy": ""} | old(got[0][2]))
+    reader = asyncio.create_task(follow(second, lambda _, event: event.get("title") == "Numbers"))
+    first.process.kill()
+    await first.process.wait()
+    (tmp_path / "go").touch()
+    other = (await second.send(conversation, "Hello")).rpartition("/")[2]
+    await second.follow(f"{conversation}/turns/{other}")
+    await second("PATCH", conversation, json={"title": "Numbers"})
+    await reader
+    for run in (slow, other):
+        events = [(int(id.rpartition(":")[2]), event) for id, _, event in got if id.startswith(f"{run}:")]
+        assert shown(events) == (SLOW if run == slow else "You said: Hello")
+        assert events[-1][1]["type"] == "run_ended"
+    assert [name for id, name, _ in got if not id] == ["conversation"] * sum(not id for id, _, _ in got)
+
+
+def old(state: Json) -> Json:
+    """Return the fields of a conversation that its first turn has changed."""
+    return {name: state[name] for name in ("updated", "modes", "tools", "title")}
 
 
 async def test_a_stop_an_approval_and_an_edit_from_another_process(two: tuple[Process, Process]) -> None:

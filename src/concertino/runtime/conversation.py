@@ -27,6 +27,7 @@ from ..storage.base import Store
 from ..storage.conversation_types import ENDED_STATES, Feedback, QueuedTurn, Rating, StoredConversation, StoredTurn
 from .checks import check_number, check_text
 from .conversation_export import Export, exported
+from .conversation_stream import ConversationStream, Followed
 from .event_log import Until
 from .kept_text import kept_text
 from .live_run import LiveRun
@@ -165,7 +166,7 @@ class Conversation:
 
         Raises `ErasedError` if the data policy has left nothing of the message.
         """
-        turn, chat = await self._input(turn_id)
+        turn, chat = await input_of(self, turn_id)
         chat = chat if model is None else dataclasses.replace(chat, model=model)
         return await self._append(chat, turn.parent, key, when_busy, turn.mode)
 
@@ -174,7 +175,7 @@ class Conversation:
     ) -> ConversationTurn:
         """Send another message in place of a turn's, as an alternative to that turn. The old turn stays in the tree."""
         if isinstance(message, str):
-            turn, chat = await self._input(turn_id)
+            turn, chat = await input_of(self, turn_id)
             chat = dataclasses.replace(chat, message=message)
         else:
             turn, chat = await (await self.turn(turn_id)).read(), message
@@ -220,6 +221,21 @@ class Conversation:
         """Return the queued turns."""
         turns = await self._runs.store.all_turns(self.scope, self.id)
         return [turn for turn in turns if turn.state == "queued"]
+
+    async def follow(self, after: str = "") -> AsyncGenerator[Followed, None]:
+        """Yield the conversation as stored, now and after each change, and the events of its turns, with positions.
+
+        The changes may come from any process. The position of an event is what *after* takes: the events go on after
+        it, with the rest of its turn and then with every turn that has started since, in order. By default they begin
+        with the turn in progress, or else with the next one. A state has the position "": every reader gets the newest
+        one first, and one before the events of each turn that starts. The iteration ends when the runtime is closed.
+
+        Raises `UnknownTurnError`, and `ConfigurationError` for an invalid position.
+        """
+        stream = ConversationStream(self, self._starter.events.conversations)
+        async with aclosing(stream.read(after)) as items:
+            async for item in items:
+                yield item
 
     async def export(self) -> Export:
         """Return the whole conversation as JSON of a stated version, as the data policy leaves it."""
@@ -319,14 +335,16 @@ class Conversation:
             await self._runs.stop(self.scope, run_id)
         await self._starter.look()
 
-    async def _input(self, turn_id: str) -> tuple[StoredTurn, Chat]:
-        """Return a turn with the chat that it was given."""
-        check_text(turn_id=turn_id)
-        turn = await self._runs.store.turn(self.scope, self.id, turn_id)
-        journal = await self._runs.store.load(self.scope, turn_id)
-        if journal is None:
-            raise RunStateError(f"turn {turn_id} is queued: withdraw it, and send another message")
-        return turn, started_input(journal, turn.message)
+
+async def input_of(conversation: Conversation, turn_id: str) -> tuple[StoredTurn, Chat]:
+    """Return a turn with the chat that it was given."""
+    check_text(turn_id=turn_id)
+    store, scope = conversation._runs.store, conversation.scope
+    turn = await store.turn(scope, conversation.id, turn_id)
+    journal = await store.load(scope, turn_id)
+    if journal is None:
+        raise RunStateError(f"turn {turn_id} is queued: withdraw it, and send another message")
+    return turn, started_input(journal, turn.message)
 
 
 async def _policy_of(conversation: Conversation) -> DataPolicy:

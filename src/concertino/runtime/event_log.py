@@ -15,6 +15,7 @@ from ..orchestrator.lifecycle.result import replayed_result
 from ..scope import OPERATOR, AnyScope
 from ..storage.base import Store
 from ..storage.types import EventPage
+from .conversation_watch import ConversationWatch
 from .event_pieces import unpack, without_replaced
 from .event_writer import EventWriter
 
@@ -36,6 +37,8 @@ class EventLog:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.conversations = ConversationWatch(store)
+        """Wakes the readers of conversations."""
         self._writers: dict[str, EventWriter] = {}
         self._finishing: set[asyncio.Task[None]] = set()
         self._waiting: dict[str, list[tuple[_Position, asyncio.Future[None]]]] = {}
@@ -44,7 +47,7 @@ class EventLog:
 
     def open(self) -> None:
         """Let readers follow runs, also after `close`."""
-        self._closed = False
+        self._closed = self.conversations.closed = False
 
     def writer(self, root_id: str) -> EventWriter:
         """Return the writer of a tree that starts or is resumed in this process."""
@@ -69,6 +72,7 @@ class EventLog:
         if self._polling is not None:
             self._polling.cancel()
             await asyncio.wait([self._polling])
+        await self.conversations.close()
 
     async def read(
         self, scope: AnyScope, root_id: str, after: int = 0, until: Until = "ended"

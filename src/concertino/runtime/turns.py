@@ -79,7 +79,7 @@ class TurnStarter:
     def __init__(self, store: Store, runs: _Runs, events: EventLog, agents: Callable[[], Collection[str]]) -> None:
         self._store = store
         self._runs = runs
-        self._log = events
+        self.events = events
         self._agents = agents
         self._failures: dict[str, int] = {}
         """By queued turn: how often it could not be started here."""
@@ -99,7 +99,7 @@ class TurnStarter:
             live = await self._runs._start(given, agent, turn.run_id)
             follow = self._follow(scope, conversation_id, held, live)
             self._following[live.id] = asyncio.create_task(follow, name=f"turn {live.id}")
-            self._log.wake(live.id)
+            self.events.wake(live.id)
             return live
 
         return await self._as_next(scope, conversation_id, chat, turn, run, queued=queued)
@@ -161,7 +161,7 @@ class TurnStarter:
 
     async def left_queue(self, run_id: str) -> bool:
         """Wait until a turn is not queued any more, in any process. Return False if the runtime is closed."""
-        return await self._log.left_queue(run_id)
+        return await self.events.left_queue(run_id)
 
     async def settled(self, run_id: str) -> None:
         """Wait until the history of a turn that has ended here is kept."""
@@ -228,7 +228,7 @@ class TurnStarter:
         except Exception as error:  # noqa: BLE001 - as above
             await self._postpone(due, error)
         else:
-            self._log.wake(due.turn.run_id)
+            self.events.wake(due.turn.run_id)
             return True
         return False
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
@@ -13,9 +14,11 @@ from starlette.responses import Response
 from ..messages import Media
 from ..orchestrator.chat import Chat
 from ..runtime import Conversation, ConversationTurn
+from ..runtime.conversation_stream import Followed
+from ..storage import StoredConversation
 from ..storage.codec import encode_message
 from .endpoint import ApiCall, Endpoints
-from .event_source import EVENT_STREAM, EventSource, event_frames
+from .event_source import EVENT_STREAM, EventSource, event_frame, event_frames, is_shown
 from .forms import (
     ConversationForm,
     EditedMessage,
@@ -28,6 +31,8 @@ from .forms import (
     NewMessage,
     PageForm,
     PageQuery,
+    PositionHeaders,
+    PositionQuery,
     Regeneration,
     ResumeHeaders,
     SearchQuery,
@@ -94,6 +99,18 @@ async def export_conversation(call: ApiCall, conversation: str) -> dict[str, Any
     return await (await _open(call, conversation)).export()
 
 
+@conversations("GET", f"{_ONE}/events", content=EVENT_STREAM)
+async def follow_conversation(
+    call: ApiCall, conversation: str, headers: PositionHeaders, query: PositionQuery
+) -> Response:
+    """Stream the conversation after each change, and the events of its turns, also from other browsers."""
+    found = await _open(call, conversation)
+    after = query.after if headers.last is None else headers.last
+    if after:
+        await found.turn(after.rpartition(":")[0])
+    return event_source(call, conversation_frames(found.follow(after)))
+
+
 @conversations("GET", f"{_ONE}/queue")
 async def list_queue(call: ApiCall, conversation: str) -> ListForm[TurnForm]:
     """List the messages that wait for their turn."""
@@ -154,8 +171,7 @@ async def follow_turn(
     after = query.after if headers.last is None else headers.last
     if await is_over(call, turn, after):
         return Response(status_code=204)
-    call.state.rates.check_streams(call.scope)
-    return event_source(call, found.events(after, until=query.until))
+    return event_source(call, event_frames(found.events(after, until=query.until)))
 
 
 @turns("POST", f"{_TURN}/regenerate", status=202, starts=True)
@@ -226,9 +242,21 @@ async def is_over(call: ApiCall, run_id: str, after: int) -> bool:
     return any(closed and last <= after for _, last, closed, _ in found)
 
 
-def event_source(call: ApiCall, events: Any) -> EventSource:
-    """Return the stream of numbered events."""
-    return EventSource(event_frames(events), call.state.closing, call.state.rates.stream(call.scope))
+def event_source(call: ApiCall, frames: AsyncGenerator[bytes, None]) -> EventSource:
+    """Return the stream of *frames*, which counts among those of the scope."""
+    rates = call.state.rates
+    return EventSource(frames, call.state.closing, rates.stream(call.scope), rates.limits.stream_seconds)
+
+
+async def conversation_frames(followed: AsyncGenerator[Followed, None]) -> AsyncGenerator[bytes, None]:
+    """Yield the frames of a conversation: states are events of the type `conversation`, which have no position."""
+    async with aclosing(followed):
+        async for position, item in followed:
+            if isinstance(item, StoredConversation):
+                state = ConversationForm.model_validate(item).model_dump_json()
+                yield f"event: conversation\ndata: {state}\n\n".encode()
+            elif is_shown(item):
+                yield event_frame(position, item)
 
 
 async def _open(call: ApiCall, conversation: str) -> Conversation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from typing import Any
@@ -26,19 +27,29 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 async def event_frames(events: AsyncGenerator[tuple[int, RunEvent], None]) -> AsyncGenerator[bytes, None]:
-    """Yield the frames of numbered events, without texts for developers. Lines end with LF, as AG-UI demands."""
+    """Yield the frames of numbered events, without texts for developers."""
     async with aclosing(events):
         async for number, event in events:
-            if getattr(event, "audience", "answer") != "internal":
-                yield f"id: {number}\ndata: {_JSON.encode(event_json(event))}\n\n".encode(errors="replace")
+            if is_shown(event):
+                yield event_frame(number, event)
+
+
+def is_shown(event: RunEvent) -> bool:
+    """Return whether *event* is for users, and not a text for developers."""
+    return getattr(event, "audience", "answer") != "internal"
+
+
+def event_frame(position: int | str, event: RunEvent) -> bytes:
+    """Return the frame of an event, whose `id` is its position."""
+    return f"id: {position}\ndata: {_JSON.encode(event_json(event))}\n\n".encode(errors="replace")
 
 
 class EventSource(Response):
     """A stream of server-sent events.
 
     A reader that is slow blocks its own stream only: *frames* is not read further than the connection takes. The stream
-    ends when *closing* is set, and then the client may reconnect to another process. *counted* is entered while it is
-    open.
+    ends when *closing* is set, or *seconds* after its start, and then the client may reconnect to any process.
+    *counted* is entered while it is open.
     """
 
     media_type = EVENT_STREAM[0]
@@ -48,12 +59,14 @@ class EventSource(Response):
         frames: AsyncGenerator[bytes, None],
         closing: asyncio.Event,
         counted: AbstractContextManager[None] | None = None,
+        seconds: float = math.inf,
     ) -> None:
         super().__init__(headers=_HEADERS)
         del self.headers["content-length"]
         self._frames = frames
         self._closing = closing
         self._counted = counted or nullcontext()
+        self._seconds = seconds
         self._sent = 0
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
@@ -67,11 +80,13 @@ class EventSource(Response):
     async def _until_first(self, watchers: tuple[Coroutine[Any, Any, Any], ...], send: Send) -> bool:
         """Run *watchers* until one of them ends. Return whether the client is still there."""
         forward, left, *_ = tasks = [asyncio.create_task(each) for each in watchers]
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._seconds
         try:
             while True:
-                before = self._sent
-                done, _ = await asyncio.wait(tasks, timeout=KEEP_ALIVE, return_when=asyncio.FIRST_COMPLETED)
-                if done:
+                before, seconds = self._sent, min(KEEP_ALIVE, end - loop.time())
+                done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+                if done or loop.time() >= end:
                     break
                 if self._sent == before:
                     await send({"type": "http.response.body", "body": b": keep-alive\n\n", "more_body": True})

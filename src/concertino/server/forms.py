@@ -35,6 +35,8 @@ Required = Annotated[str, Field(pattern=r"^\s*[^\s\x00][^\x00]*$")]
 """Text that is not blank."""
 Limit = Annotated[int, Field(ge=1, le=200), BeforeValidator(_digits)]
 Number = Annotated[int, Field(ge=0, le=_MOST_NUMBER), BeforeValidator(_digits)]
+EventId = Annotated[str, Field(pattern=r"^([!-~]{1,200}:[0-9]{1,18})?$")]
+"""The id of an event in the stream of a conversation: its turn and its number."""
 Moment = Annotated[int, Field(ge=0, le=2**40), BeforeValidator(_digits)]
 """Seconds since the epoch, UTC."""
 Money = Annotated[str, BeforeValidator(lambda value: f"{value:f}" if isinstance(value, Decimal) else value)]
@@ -82,6 +84,12 @@ class EventsQuery(Given):
     until: Literal["ended", "suspended"] = "ended"
 
 
+class PositionQuery(Given):
+    """A position in the events of a conversation."""
+
+    after: Annotated[EventId, Field(description="The id of the last event that the client has.")] = ""
+
+
 class UsageQuery(Given):
     """The records of a sum."""
 
@@ -113,6 +121,12 @@ class ResumeHeaders(Given):
     """The header of a browser that reconnects."""
 
     last: Annotated[Number | None, Field(alias="Last-Event-ID")] = None
+
+
+class PositionHeaders(Given):
+    """The header of a browser that reconnects to a conversation."""
+
+    last: Annotated[EventId | None, Field(alias="Last-Event-ID")] = None
 
 
 class NewConversation(Given):

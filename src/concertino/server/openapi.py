@@ -12,7 +12,7 @@ from starlette.responses import Response
 from .._version import __version__
 from .endpoint import JSON, ApiEndpoint
 from .error_form import ErrorForm
-from .event_source import EVENT_STREAM
+from .forms import EventsQuery
 
 _Mode = Literal["validation", "serialization"]
 _TEMPLATE = "#/components/schemas/{model}"
@@ -71,7 +71,7 @@ def _operation(endpoint: ApiEndpoint, schemas: dict[Any, Any], definitions: dict
         success = {"description": "The answer.", "content": {JSON: {"schema": schemas[own, "answer"]}}}
     error = {"description": "An error.", "content": {JSON: {"schema": schemas["", "error"]}}}
     made["responses"] = {str(204 if answer is _NONE else endpoint.status): success, "default": error}
-    if endpoint.content == EVENT_STREAM:
+    if issubclass(endpoint.models.get("query", _NONE), EventsQuery):
         made["responses"]["204"] = {"description": "The log is complete: no event follows."}
     return made
 

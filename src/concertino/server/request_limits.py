@@ -29,9 +29,11 @@ class ServerLimits:
     per_seconds: float = 60.0
     streams: int = 50
     """Most streams of events that a scope may have open."""
+    stream_seconds: float = 3600.0
+    """Most seconds of a stream: then the client connects again, and is authenticated again."""
 
     def __post_init__(self) -> None:
-        for name in ("body_bytes", "requests", "per_seconds", "streams"):
+        for name in ("body_bytes", "requests", "per_seconds", "streams", "stream_seconds"):
             if not getattr(self, name) > 0:
                 raise ConfigurationError(f"ServerLimits({name}={getattr(self, name)!r}): use a number above 0")
 
@@ -40,16 +42,16 @@ class RequestRates:
     """Counts the requests and streams of each scope. The rate follows the token bucket algorithm."""
 
     def __init__(self, limits: ServerLimits) -> None:
-        self._limits = limits
+        self.limits = limits
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """By scope: the requests left, and when that was counted."""
         self._streams: Counter[str] = Counter()
 
     def take(self, scope: Scope) -> None:
         """Count a request. Raises `HTTPException` with status 429 if the scope has none left."""
-        most, now = self._limits.requests, time.monotonic()
+        most, now = self.limits.requests, time.monotonic()
         left, counted = self._buckets.pop(scope.key, (float(most), now))
-        rate = most / self._limits.per_seconds
+        rate = most / self.limits.per_seconds
         left = min(left + (now - counted) * rate, most)
         self._buckets[scope.key] = (left - 1 if left >= 1 else left, now)
         if len(self._buckets) > _MOST_BUCKETS:
@@ -59,7 +61,8 @@ class RequestRates:
 
     @contextmanager
     def stream(self, scope: Scope) -> Iterator[None]:
-        """Count a stream while the block runs."""
+        """Count a stream while the block runs. Raises `HTTPException` with status 429 if too many are open."""
+        self.check_streams(scope)
         self._streams[scope.key] += 1
         try:
             yield
@@ -70,8 +73,8 @@ class RequestRates:
 
     def check_streams(self, scope: Scope) -> None:
         """Raise `HTTPException` with status 429 if the scope may not open another stream."""
-        if self._streams[scope.key] >= self._limits.streams:
-            raise _too_many(f"{self._limits.streams} streams are open: close one", 1)
+        if self._streams[scope.key] >= self.limits.streams:
+            raise _too_many(f"{self.limits.streams} streams are open: close one", 1)
 
 
 def _too_many(detail: str, seconds: int) -> HTTPException:

@@ -9,7 +9,7 @@ from ..runtime.timeline import Timeline, read_timeline
 from ..storage.types import StoredRun
 from .conversation_endpoints import event_source, is_over
 from .endpoint import ApiCall, Endpoints
-from .event_source import EVENT_STREAM
+from .event_source import EVENT_STREAM, event_frames
 from .forms import (
     AnswerForm,
     ApprovalAnswer,
@@ -50,8 +50,7 @@ async def follow_run(call: ApiCall, run: str, headers: ResumeHeaders, query: Eve
     after = query.after if headers.last is None else headers.last
     if await is_over(call, run, after):
         return Response(status_code=204)
-    call.state.rates.check_streams(call.scope)
-    return event_source(call, call.runtime.events(call.scope, run, after, until=query.until))
+    return event_source(call, event_frames(call.runtime.events(call.scope, run, after, until=query.until)))
 
 
 @runs("GET", f"{_ONE}/tree")

@@ -311,6 +311,22 @@ class Conversations(Protocol):
         """Return the conversations of *scope*, the last updated first; with *before*, those after that one."""
         ...
 
+    async def conversation_marks(self, scope: Operator, named: Sequence[tuple[Scope, str]]) -> Sequence[str | None]:
+        """Return a mark of each conversation, by its owner and id, that changes with what `conversation` returns.
+
+        It also changes with the queue and with feedback, and when a turn begins to wait. None: it does not exist.
+        """
+        ...
+
+    async def started_turns(
+        self, scope: Scope, conversation_id: str, *, after: str | None = None, limit: int = 50
+    ) -> Sequence[str]:
+        """Return the ids of the turns that started after turn *after*, in the order of their start.
+
+        With "", from the first on; with None, only the last one.
+        """
+        ...
+
     async def turn(self, scope: Scope, conversation_id: str, run_id: str) -> StoredTurn:
         """Return one turn."""
         ...

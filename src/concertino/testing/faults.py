@@ -137,6 +137,8 @@ class FaultyStore:
     turn = _delegated("turn")
     turns = _delegated("turns")
     all_turns = _delegated("all_turns")
+    conversation_marks = _delegated("conversation_marks")
+    started_turns = _delegated("started_turns")
     history = _delegated("history")
     steer_turn = _delegated("steer_turn")
     withdraw_turn = _delegated("withdraw_turn")

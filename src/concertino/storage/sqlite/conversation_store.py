@@ -30,6 +30,16 @@ class SqlConversations:
         """Return the conversations of *scope*, the last updated first."""
         return await self._connection.run(conversations.conversations, scope, limit, before)
 
+    async def conversation_marks(self, scope: Operator, named: Sequence[tuple[Scope, str]]) -> Sequence[str | None]:
+        """Return a mark of each conversation that changes with it."""
+        return await self._connection.run(conversations.conversation_marks, scope, named)
+
+    async def started_turns(
+        self, scope: Scope, conversation_id: str, *, after: str | None = None, limit: int = 50
+    ) -> Sequence[str]:
+        """Return the ids of the turns that started after a turn, in the order of their start."""
+        return await self._connection.run(turns.started_turns, scope, conversation_id, after, limit)
+
     async def turn(self, scope: Scope, conversation_id: str, run_id: str) -> StoredTurn:
         """Return one turn."""
         return await self._connection.run(conversations.turn, scope, conversation_id, run_id)

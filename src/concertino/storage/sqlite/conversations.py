@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 from ...errors import ConversationError, UnknownConversationError
-from ...scope import AnyScope, Scope
+from ...scope import AnyScope, Operator, Scope
 from ...text import query_terms
 from ..codec import decode_json, encode_json, storable
 from ..conversation_types import Feedback, StoredConversation, StoredHistory, StoredTurn
@@ -16,6 +17,7 @@ from .connection import checkpoint, reading, transaction
 from .erasure import end_trees, forget_content, forget_conversations
 from .reader import branch_messages, text_of
 from .rows import hash_key, scope_key, scope_row
+from .schedule import check_operator
 from .statements import clock, most, queries, scoped
 from .turns import conversation_number, queued_input, turn_number
 
@@ -85,6 +87,21 @@ def _conversations(
         )
         for row in connection.execute(sql, bound).fetchall()
     )
+
+
+def conversation_marks(
+    connection: sqlite3.Connection, scope: Operator, named: Sequence[tuple[Scope, str]]
+) -> list[str | None]:
+    """Return a mark of each conversation, by its owner and id, that changes with it; None if it does not exist."""
+    check_operator(scope)
+    found: list[str | None] = []
+    with reading(connection):
+        for owner, conversation_id in named:
+            sql, bound = scoped("conversation_mark", owner)
+            bound |= {"conversation_key": hash_key(conversation_id), "id": conversation_id}
+            row = connection.execute(sql, bound).fetchone()
+            found.append(None if row is None else repr(tuple(row)))
+    return found
 
 
 # -- turns -------------------------------------------------------------------------------------------------------------

@@ -88,6 +88,23 @@ def open_turn(connection: sqlite3.Connection, run: int, start: RunStart, turn: T
     connection.execute(sql["set_head_of_conversation"], bound)
 
 
+def started_turns(
+    connection: sqlite3.Connection, scope: Scope, conversation_id: str, after: str | None, limit: int
+) -> tuple[str, ...]:
+    """Return the ids of the turns that started after a turn, or of the last one. Raises `UnknownTurnError`."""
+    sql = queries()
+    conversation = conversation_number(connection, scope, conversation_id)
+    if after is None:
+        found = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()["current_id"]
+        return () if found is None else (found,)
+    run = 0
+    if after:
+        turn_number(connection, conversation, after)
+        run = connection.execute(sql["turn_number"], (conversation, after)).fetchone()["run"]
+    bound = {"conversation": conversation, "run": run, "limit": most(limit)}
+    return tuple([row[0] for row in connection.execute(sql["started_turns"], bound).fetchall()])
+
+
 def queue_turn(connection: sqlite3.Connection, scope: Scope, conversation_id: str, turn: QueuedTurn) -> bool:
     """Queue *turn*. Return False, and do nothing, if the conversation is idle. Raises `TurnExistsError`."""
     sql = queries()

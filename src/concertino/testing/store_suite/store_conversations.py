@@ -319,6 +319,7 @@ async def test_a_conversation_is_of_its_scope(store: FullStore) -> None:
         store.turn(RIVAL, "c1", "r1"),
         store.turns(RIVAL, "c1"),
         store.all_turns(RIVAL, "c1"),
+        store.started_turns(RIVAL, "c1"),
         store.history(RIVAL, "c1", "r1"),
         store.queue_turn(RIVAL, "c1", queued("r2")),
         store.steer_turn(RIVAL, "c1", "", "x"),
@@ -339,6 +340,63 @@ async def test_a_conversation_is_of_its_scope(store: FullStore) -> None:
         await store.turn(RIVAL, "c1", "r1")
     await store.delete_conversation(RIVAL, "c1")
     assert await shown(store) == ["r1"]
+
+
+async def test_turns_are_listed_in_the_order_of_their_start(store: FullStore) -> None:
+    await opened(store)
+    assert await store.started_turns(SCOPE, "c1") == ()
+    tree = await turn(store, "r1", end=False)
+    await store.queue_turn(SCOPE, "c1", queued("r2"))
+    await store.queue_turn(SCOPE, "c1", queued("r3", first=True))
+    assert await store.started_turns(SCOPE, "c1", after="") == ("r1",)
+    assert await store.started_turns(SCOPE, "c1", after="r2") == (), "it has not started"
+    await tree.end()
+    await turn(store, "r3", "r1", queued=True)
+    await turn(store, "r2", "r3", queued=True)
+    assert await store.started_turns(SCOPE, "c1") == ("r2",)
+    assert await store.started_turns(SCOPE, "c1", after="") == ("r1", "r3", "r2")
+    assert await store.started_turns(SCOPE, "c1", after="r1", limit=1) == ("r3",)
+    with pytest.raises(UnknownTurnError):
+        await store.started_turns(SCOPE, "c1", after="r9")
+
+
+async def test_every_change_of_a_conversation_changes_its_mark(store: FullStore) -> None:
+    async def mark() -> str | None:
+        here, missing, other = await store.conversation_marks(OPERATOR, [(SCOPE, "c1"), (SCOPE, "c9"), (RIVAL, "c1")])
+        assert missing is other is None
+        return here
+
+    assert await mark() is None
+    await opened(store)
+    seen = [await mark()]
+
+    async def changed() -> None:
+        seen.append(await mark())
+        assert len(set(seen)) == len(seen)
+
+    tree = await turn(store, "r1", end=False)
+    await changed()
+    await store.queue_turn(SCOPE, "c1", queued("r2"))
+    await changed()
+    await store.queue_turn(SCOPE, "c1", queued("r3"))
+    await changed()
+    await tree.end()
+    await changed()
+    assert await mark() == seen[-1]
+    await turn(store, "r2", "r1", queued=True, mode="RAG")
+    await changed()
+    await store.withdraw_turn(SCOPE, "c1", "r3")
+    await changed()
+    for title in ("one", "two"):
+        await store.set_title(SCOPE, "c1", title)
+        await changed()
+    await store.select_leaf(SCOPE, "c1", "r1")
+    await changed()
+    for feedback in (Feedback(rating="up"), Feedback(rating="down"), None):
+        await store.rate_turn(SCOPE, "c1", "r1", feedback)
+        await changed() if feedback else None
+    await store.delete_conversation(SCOPE, "c1")
+    assert await mark() is None
 
 
 CANARY = "xylophone"

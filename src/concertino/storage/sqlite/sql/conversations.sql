@@ -27,6 +27,21 @@ WHERE c.conversation_key IS NOT NULL AND /*reached c*/ AND /*conditions*/
 ORDER BY h.updated DESC, c.number DESC
 LIMIT :limit;
 
+-- name: conversation_mark
+-- Texts are added or blanked, a queued turn is added or starts or is deleted, and the ending of a run is set once.
+SELECT h.leaf, h.current, r.state, r.ending, h.updated, h.modes, h.tools,
+    (SELECT group_concat(q.number) FROM turns AS q
+        WHERE q.conversation = c.number AND q.state IN ('queued', 'open') AND q.state = 'queued') AS queue,
+    (SELECT count(*) || ' ' || max(x.number) FROM conversation_texts AS x
+        WHERE x.conversation = c.number AND x.kind IN ('title', 'feedback') AND x.body <> '') AS texts
+FROM conversations AS c JOIN conversation_heads AS h ON h.conversation = c.number
+LEFT JOIN turns AS t ON t.number = h.current
+LEFT JOIN heads AS r ON r.run = t.run
+WHERE c.conversation_key = :conversation_key AND c.id = :id AND /*reached c*/;
+
+-- name: started_turns
+SELECT run_id FROM turns WHERE conversation = :conversation AND run > :run ORDER BY run LIMIT :limit;
+
 -- name: head_of_conversation
 SELECT h.leaf, h.current, leaf.run_id AS leaf_id, t.run_id AS current_id, run.ending IS NULL AS busy, h.modes, h.tools
 FROM conversation_heads AS h
