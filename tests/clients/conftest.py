@@ -1,12 +1,9 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
-import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ import pytest
 
 from concertino import SqliteStore
 
+from ..npm import installed
 from .app import runtime_on, served
 
 HERE = Path(__file__).parent
@@ -32,26 +30,7 @@ async def base(tmp_path: Path) -> AsyncIterator[str]:
 @pytest.fixture(scope="session")
 def packages() -> Path:
     """Return a folder with the packages of package.json; they are installed once per machine."""
-    missing = [program for program in ("node", "npm") if shutil.which(program) is None]
-    if missing:
-        if "CI" in os.environ or "REQUIRE_DATA" in os.environ:
-            pytest.fail(f"{' and '.join(missing)} must be installed in .ci/run")
-        pytest.skip(f"needs {' and '.join(missing)}")
-    listed = (HERE / "package.json").read_bytes()
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "concertino"
-    folder = cache / f"clients-{hashlib.sha256(listed).hexdigest()[:16]}"
-    if not folder.is_dir():
-        cache.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(dir=cache))
-        (made / "package.json").write_bytes(listed)
-        install = ["npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts"]
-        done = subprocess.run(install, cwd=made, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        try:
-            made.rename(folder)
-        except OSError:  # another process was faster
-            shutil.rmtree(made)
-    return folder
+    return installed("clients", HERE / "package.json")
 
 
 @pytest.fixture

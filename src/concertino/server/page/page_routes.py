@@ -118,7 +118,7 @@ async def _live(site: Site, call: ApiCall) -> Response:
     seen = call.request.query_params.get("seen", "")
     rates.check_streams(call.scope)
     frames = page_frames(site, call.request.scope.get("root_path", ""), conversation, seen)
-    return EventSource(frames, call.state.closing, rates.stream(call.scope))
+    return EventSource(frames, call.state.closing, rates.stream(call.scope), rates.limits.stream_seconds)
 
 
 async def _approvals(site: Site, call: ApiCall) -> Response:
@@ -213,7 +213,7 @@ async def _shown(site: Site, call: ApiCall, turn: StoredTurn) -> dict[str, Any]:
     if ended:
         async for number, event in call.runtime.events(call.scope, turn.run_id):
             view.take(number, event)
-        if not view.answer and turn.answer:  # the data policy keeps no more of it
+        if not view.has_answer and turn.answer:  # the data policy keeps no more of it
             view.show_answer(turn.answer)
         view.over = True
         parts.draw()
@@ -224,7 +224,6 @@ async def _shown(site: Site, call: ApiCall, turn: StoredTurn) -> dict[str, Any]:
         "turn": turn,
         "ended": ended,
         "html": parts.html(),
-        "answer": view.answer or turn.answer,
         "attached": attached,
         "tokens": sum(agent.tokens for agent in view.agents.values()),
         "previous": turn.siblings[place - 1] if place > 0 else "",

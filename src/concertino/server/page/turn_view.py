@@ -167,10 +167,9 @@ class TurnView:
         return (call for call in self._calls.values() if call.waits is not None and call.state == "waiting")
 
     @property
-    def answer(self) -> str:
-        """All text of the root agent for the user."""
-        texts = (item for item in self.items.values() if isinstance(item, TextItem | ReportItem) and not draft(item))
-        return "\n\n".join(item.text if isinstance(item, TextItem) else item.whole for item in texts)
+    def has_answer(self) -> bool:
+        """Whether there is a text for the user."""
+        return any(isinstance(item, TextItem | ReportItem) and not draft(item) for item in self.items.values())
 
     def take(self, number: int, event: RunEvent) -> None:
         """Apply the event with this number in the log."""

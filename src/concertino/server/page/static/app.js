@@ -1,6 +1,6 @@
 // The page: what all of its views share. The chat, the panel and the forms are modules of their own.
 
-import { complain, localize } from "./http.js";
+import { complain, copied, localize } from "./http.js";
 import { decorate } from "./decorate.js";
 import { actions as approvals } from "./approvals.js";
 import { actions as chat } from "./chat.js";
@@ -28,19 +28,12 @@ function setSidebar(open) {
   (open ? document.querySelector(".new-chat") : button).focus();
 }
 
-async function copied(button, text) {
-  await navigator.clipboard.writeText(text);
-  button.classList.add("done");
-  setTimeout(() => button.classList.remove("done"), 1500);
-}
-
 const own = {
   theme: () => setTheme(themes[(themes.indexOf(document.documentElement.dataset.theme ?? "system") + 1) % 3]),
   "open-sidebar": () => setSidebar(true),
   "close-sidebar": () => setSidebar(false),
   "copy-code": (button) => copied(button, button.closest(".code").querySelector("code").textContent),
   "copy-message": (button) => copied(button, button.closest(".question").querySelector(".message").textContent),
-  "copy-answer": (button) => copied(button, button.closest(".answer").querySelector(".source-text").value),
 };
 const actions = { ...own, ...approvals, ...chat, ...panel, ...goals };
 

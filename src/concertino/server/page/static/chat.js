@@ -1,6 +1,6 @@
 // The chat: sending, stopping, editing, branches, and the list of turns.
 
-import { announce, api, base, complain, fragment, localize } from "./http.js";
+import { announce, api, base, complain, copied, fragment, localize } from "./http.js";
 import { decorate } from "./decorate.js";
 import { ask } from "./dialog.js";
 import { Live } from "./live.js";
@@ -289,6 +289,10 @@ export const actions = chat
       prompt: (button) => {
         text.value = button.textContent;
         return send();
+      },
+      "copy-answer": async (button) => {
+        const turn = await api("GET", path(`/turns/${encodeURIComponent(turnOf(button).dataset.turn)}`));
+        await copied(button, turn.answer);
       },
       regenerate: async (button) => {
         await api("POST", turnPath(button, "regenerate"), {}, key());

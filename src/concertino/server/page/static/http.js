@@ -57,3 +57,10 @@ export function localize(root) {
     each.textContent = new Date(each.dateTime).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
   }
 }
+
+/** Puts a text on the clipboard, and confirms it on the button. */
+export async function copied(button, text) {
+  await navigator.clipboard.writeText(text);
+  button.classList.add("done");
+  setTimeout(() => button.classList.remove("done"), 1500);
+}
