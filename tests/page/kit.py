@@ -20,6 +20,7 @@ from concertino import (
     MemoryStore,
     ModelRequest,
     Resources,
+    Retry,
     RunContext,
     Runtime,
     Scope,
@@ -29,6 +30,7 @@ from concertino import (
     tool,
 )
 from concertino.agents import WorkerAgent, WorkerDefinition, delegate
+from concertino.errors import BrokenStreamError
 from concertino.messages import Media
 from concertino.server import FileFolder, ServerLimits, create_app
 from concertino.server.page import PageAgent, page_routes
@@ -121,7 +123,7 @@ class DeskModel(ScriptedModel):
         """Break off in the middle; the next attempt succeeds."""
         self.broken = not self.broken
         if self.broken:
-            return Answer(text="half an ", error=TemporaryError("it broke"), midway=None)
+            return Answer(text="half an ", error=BrokenStreamError("it broke"))
         return Answer(text="a whole answer")
 
     def _decision(self, request: ModelRequest) -> str:
@@ -162,7 +164,7 @@ def authenticate(request: Request) -> Scope | None:
 async def desk(folder: Path, store: Store | None = None, model: DeskModel | None = None) -> AsyncIterator[Starlette]:
     """Yield the application of a help desk with its page."""
     model = model or DeskModel()
-    resources = Resources(model=model, store=store or MemoryStore())
+    resources = Resources(model=model, store=store or MemoryStore(), retry=Retry(first=0.0, restart=True))
     async with Runtime([Desk(), analyst()], resources, sweep=0.05) as runtime:
         presented = PageAgent(name="desk", label="Help <desk>", description="Refunds.", prompts=("refund please",))
         app = create_app(
@@ -175,3 +177,4 @@ async def desk(folder: Path, store: Store | None = None, model: DeskModel | None
         app.state.model = model
         app.state.runtime = runtime
         yield app
+        model.gate.set()

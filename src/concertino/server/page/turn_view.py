@@ -174,6 +174,8 @@ class TurnView:
     def take(self, number: int, event: RunEvent) -> None:
         """Apply the event with this number in the log."""
         self._number = number
+        if isinstance(event, AttemptFailed):  # the pieces of its answer become void, and nothing else remains of it
+            self._line(event, "notice", f"The model call failed and is tried again: {event.error}")
         for change in self._pieces.take(number, event):
             if isinstance(change, Piece):
                 self._piece(change)
@@ -390,8 +392,6 @@ def _line_of(event: RunEvent) -> tuple[Literal["notice", "steered", "note"], str
             return "steered", event.text
         case Notice():
             return "notice", event.text
-        case AttemptFailed():
-            return "notice", f"The model call failed and is tried again: {event.error}"
         case CustomEvent():
             text = _note(event)
             return ("note", text) if text else None

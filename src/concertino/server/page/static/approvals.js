@@ -54,7 +54,7 @@ async function answer(card, form, decision) {
   }
   announce(decision === "approve" ? "Allowed." : "Denied.");
   card.classList.add("answered");
-  if (card.dataset.alone !== undefined) card.remove();
+  card.closest(".waiting-call")?.remove();
   const badge = document.getElementById("open-approvals");
   const left = Math.max(Number(badge.textContent) - 1, 0);
   badge.textContent = left;

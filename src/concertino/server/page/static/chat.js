@@ -206,7 +206,7 @@ function follow() {
     () => turns.querySelector("[data-seen]")?.dataset.seen ?? "",
     async (frame) => {
       if (frame.title) setTitle(frame.title);
-      await sync().catch(complain);
+      await sync();
       list().catch(() => {});
     },
     (frame) => {

@@ -1,6 +1,6 @@
 // The stream of a conversation: parts of the turn in progress, and notes that something else has changed.
 
-import { announce, base, parsed } from "./http.js";
+import { announce, base, complain, parsed } from "./http.js";
 import { decorate } from "./decorate.js";
 
 const drawn = new Map(); // by id of a part: its HTML as it was sent
@@ -13,6 +13,7 @@ export class Live {
     this.changed = changed;
     this.status = status;
     this.said = "";
+    this.taken = Promise.resolve(); // frames are applied one after another
     document.addEventListener("visibilitychange", () => (document.hidden ? this.close() : this.open()));
     this.open();
   }
@@ -25,7 +26,10 @@ export class Live {
     this.source = source;
     source.onopen = () => this.connected(true);
     source.onerror = () => this.connected(false);
-    source.onmessage = (message) => this.take(JSON.parse(message.data));
+    source.onmessage = (message) => {
+      const frame = JSON.parse(message.data);
+      this.taken = this.taken.then(() => this.source === source && this.take(frame)).catch(complain);
+    };
   }
 
   close() {
@@ -40,10 +44,11 @@ export class Live {
     }
   }
 
-  take(frame) {
-    if (frame.changed) return this.changed(frame);
-    const turn = document.getElementById(`turn-${frame.turn}`);
-    if (!turn) return this.changed(frame);
+  async take(frame) {
+    const found = () => document.getElementById(`turn-${frame.turn}`);
+    if (frame.changed || !found()) await this.changed(frame);
+    const turn = found();
+    if (frame.changed || !turn) return;
     const known = frame.whole ? new Set(frame.parts.map(([id]) => id)) : null;
     for (const [id, into, html] of frame.parts) place(id, into, html);
     for (const id of frame.removed) remove(id);
