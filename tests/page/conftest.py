@@ -56,11 +56,15 @@ class Desk:
         context = await self._chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
         page = await context.new_page()
         page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
-        page.on("console", lambda message: message.type == "error" and self.problems.append(message.text))
+        page.on("console", self._printed)
         page.on("dialog", lambda dialog: self.problems.append(f"dialog: {dialog.message}"))
         page.on("request", self._requested)
         await page.goto(self.address + path)
         return page
+
+    def _printed(self, message: Any) -> None:
+        if message.type == "error":
+            self.problems.append(message.text)
 
     def _requested(self, request: Any) -> None:
         if not request.url.startswith((self.address, "data:", f"blob:{self.address}")):

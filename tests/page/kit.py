@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,7 @@ class DeskModel(ScriptedModel):
             return self._decision(request)
         if isinstance(last, ToolMessage):
             return f"Done: {last.content}"
-        made = {
+        made: Callable[[], Any] = {
             "refund": lambda: call("refund", order="A-17 <b>", euros=120),
             "research": lambda: [call("helper", query="What do threads cost?"), call("helper", query="And processes?")],
             "noisy": lambda: call("noisy"),
@@ -116,8 +116,8 @@ class DeskModel(ScriptedModel):
             "picture": lambda: Answer(text="Here it is.", media=(_PICTURE,)),
             "broken": self._broken,
             "fail": lambda: ValueError("the <b>model</b> failed"),
-        }.get(last.text.split()[0])
-        return made() if made else f"You said: {last.text}"
+        }.get(last.text.split()[0], lambda: f"You said: {last.text}")
+        return made()
 
     def _broken(self) -> Answer:
         """Break off in the middle; the next attempt succeeds."""

@@ -11,6 +11,8 @@ from typing import Any
 from ...errors import ConcertinoError
 from ...ids import digest
 from ...runtime import Conversation
+from ...scope import OPERATOR
+from ...storage.base import Store
 from ...storage.conversation_types import StoredConversation
 from .site import Site
 from .turn_parts import TurnParts, status_of
@@ -20,15 +22,18 @@ _FRAME = 0.05
 """Seconds in which events are collected: a reader sees no difference."""
 
 
-def version_of(stored: StoredConversation) -> str:
-    """Return a text that changes when a turn is added or ends, and when the branch or the title changes."""
-    return digest(f"{stored.leaf} {stored.busy} {stored.updated} {stored.title}")
+async def version_of(store: Store, conversation: Conversation) -> str:
+    """Return a text that changes with what a page shows of a conversation, apart from the turn in progress."""
+    (mark,) = await store.conversation_marks(OPERATOR, [(conversation.scope, conversation.id)])
+    return digest(mark or "")
 
 
-async def page_frames(site: Site, base: str, conversation: Conversation, seen: str) -> AsyncGenerator[bytes, None]:
+async def page_frames(
+    site: Site, base: str, store: Store, conversation: Conversation, seen: str
+) -> AsyncGenerator[bytes, None]:
     """Yield frames: `changed` as soon as the version is not *seen*, and the parts of the turn in progress."""
     page = _LivePage(site, base, seen)
-    task = asyncio.create_task(page.follow(conversation))
+    task = asyncio.create_task(page.follow(store, conversation))
     try:
         while not page.ended:
             await page.news.wait()
@@ -48,18 +53,19 @@ class _LivePage:
     def __init__(self, site: Site, base: str, seen: str) -> None:
         self.news = asyncio.Event()
         self.ended = False
-        self._site, self._base, self._seen = site, base, seen
-        self._stored: StoredConversation | None = None
+        self._site, self._base = site, base
+        self._seen = self._version = seen
+        self._title = ""
         self._turns: list[_LiveTurn] = []
         """The turn in progress, after those whose last parts are not sent yet."""
 
-    async def follow(self, conversation: Conversation) -> None:
+    async def follow(self, store: Store, conversation: Conversation) -> None:
         """Apply states and events as they come. Ends when the runtime is closed, or the conversation deleted."""
         try:
             async with aclosing(conversation.follow()) as items:
                 async for position, item in items:
                     if isinstance(item, StoredConversation):
-                        self._stored = item
+                        self._version, self._title = await version_of(store, conversation), item.title
                     else:
                         turn_id, _, number = position.rpartition(":")
                         if not self._turns or self._turns[-1].view.turn_id != turn_id:
@@ -77,9 +83,9 @@ class _LivePage:
         self.news.clear()
         yield from (turn.frame() for turn in self._turns if turn.view.changed or turn.view.removed)
         del self._turns[:-1]
-        if self._stored is not None and (version := version_of(self._stored)) != self._seen:
-            self._seen = version
-            yield {"changed": True, "title": self._stored.title}
+        if self._version != self._seen:
+            self._seen = self._version
+            yield {"changed": True, "title": self._title}
 
 
 class _LiveTurn:

@@ -81,6 +81,7 @@ async def _home(site: Site, call: ApiCall) -> Response:
 
 async def _conversation(site: Site, call: ApiCall) -> Response:
     conversation = await _open(call)
+    version = await version_of(call.runtime.store, conversation)
     stored = await conversation.read()
     agent = site.agent(call.runtime, stored.agent)
     turns, earlier = await _turns(site, call, conversation, None)
@@ -93,7 +94,7 @@ async def _conversation(site: Site, call: ApiCall) -> Response:
         worker=worker_of(call.runtime, stored.agent) is not None,
         goal=await goal_of(call, stored.agent, stored.busy or stored.leaf),
         conversation=stored,
-        version=version_of(stored),
+        version=version,
         turns=turns,
         earlier=earlier,
     )
@@ -102,7 +103,7 @@ async def _conversation(site: Site, call: ApiCall) -> Response:
 async def _turn_list(site: Site, call: ApiCall) -> Response:
     """Return a page of turns: the newest, or those before another one."""
     conversation = await _open(call)
-    version = version_of(await conversation.read())
+    version = await version_of(call.runtime.store, conversation)
     turns, earlier = await _turns(site, call, conversation, call.request.query_params.get("before"))
     return site.fragment(call.request, "turns.html", turns=turns, earlier=earlier, version=version)
 
@@ -117,7 +118,7 @@ async def _live(site: Site, call: ApiCall) -> Response:
     rates = call.state.rates
     seen = call.request.query_params.get("seen", "")
     rates.check_streams(call.scope)
-    frames = page_frames(site, call.request.scope.get("root_path", ""), conversation, seen)
+    frames = page_frames(site, call.request.scope.get("root_path", ""), call.runtime.store, conversation, seen)
     return EventSource(frames, call.state.closing, rates.stream(call.scope), rates.limits.stream_seconds)
 
 
