@@ -24,6 +24,7 @@ _SAFE_LINK = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 _CITATION = re.compile(rf" ?\[((?:{SOURCE_ID}|S\d+)(?:\s*[,;]\s*(?:{SOURCE_ID}|S\d+))*)\]")
 _SOURCES_HEADING = re.compile(r"\n#+ *Sources *\n((?:\n|- \[S\d+\].*(?:\n|\Z))+)\Z")
 _LISTED_SOURCE = re.compile(r"- \[(S\d+)\] (.*) \u2014 (\S+)")
+_BLOCK_END = re.compile(r"</(?:p|h\d|li|td|th|pre)>")
 _TAGS = {
     *("a", "blockquote", "br", "code", "del", "div", "em", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre"),
     *("s", "span", "strong", "sup", "table", "tbody", "td", "th", "thead", "tr", "ul"),
@@ -34,7 +35,7 @@ _ATTRIBUTES = {
     "div": {"class", "tabindex"},
     "ol": {"start"},
     "pre": {"tabindex", "data-language"},
-    "span": {"class"},
+    "span": {"class", "title"},
     "sup": {"class"},
     "td": {"class"},
     "th": {"class"},
@@ -44,11 +45,14 @@ _FORMATTER = HtmlFormatter(nowrap=True, classprefix="hl-")
 
 
 class Citations:
-    """The sources that a text may cite, numbered by their first citation. *prefix* makes the links' targets unique."""
+    """The sources that a text may cite, numbered by their first citation.
 
-    def __init__(self, prefix: str) -> None:
+    *prefix* makes the targets of links unique; without it, there are no links. *known* is shared with other texts.
+    """
+
+    def __init__(self, prefix: str = "", known: dict[str, dict[str, str]] | None = None) -> None:
         self.prefix = prefix
-        self.known: dict[str, dict[str, str]] = {}
+        self.known: dict[str, dict[str, str]] = {} if known is None else known
         """Titles and locations by id."""
         self.numbers: dict[str, int] = {}
 
@@ -111,8 +115,8 @@ class MarkdownBlocks:
 
 def plain_text(text: str) -> str:
     """Return the text of Markdown in one line, without its marks and citations."""
-    html = nh3.clean(_PARSER.render(text, {"citations": Citations("")}), tags=set())
-    return " ".join(unescape(html).split())
+    html = _BLOCK_END.sub(" ", _PARSER.render(text, {"citations": Citations()}))
+    return " ".join(unescape(nh3.clean(html, tags=set())).split())
 
 
 def without_sources(text: str, citations: Citations) -> str:
@@ -222,6 +226,8 @@ def _with_citations(token: Token, citations: Citations) -> Iterator[Token]:
 
 def _citation_link(id: str, number: int, citations: Citations) -> str:
     title = escape(citations.known[id]["title"])
+    if not citations.prefix:
+        return f'<sup><span class="cite" title="{title}">{number}</span></sup>'
     return f'<sup><a class="cite" href="#{escape(citations.prefix)}-{number}" title="{title}">{number}</a></sup>'
 
 

@@ -146,6 +146,7 @@ class TurnView:
         self.agents: dict[str, AgentItem] = {}
         """By run id; the first is the root."""
         self.citations = Citations(f"source-{turn_id}")
+        self._draft_citations = Citations(known=self.citations.known)
         self.changed: dict[str, None] = {}
         """The ids of items and blocks, in the order of their change."""
         self.removed: list[str] = []
@@ -205,9 +206,9 @@ class TurnView:
         item = self.items.get(id)
         if item is None:
             kind: Literal["text", "reasoning"] = "text" if piece.kind == "text" else "reasoning"
-            item = TextItem(
-                id, self._flow(piece.run_id), kind, piece.audience != "answer", MarkdownBlocks(self.citations)
-            )
+            is_draft = piece.audience != "answer"
+            citations = self._draft_citations if is_draft else self.citations
+            item = TextItem(id, self._flow(piece.run_id), kind, is_draft, MarkdownBlocks(citations))
             self._add(item)
         assert isinstance(item, TextItem)
         if piece.phase == "delta":
