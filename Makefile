@@ -1,4 +1,4 @@
-.PHONY: setup demo check test test-slow coverage mutate lint types format bench bench-context guards lock clean
+.PHONY: setup demo serve check test test-slow coverage mutate lint types format bench bench-context guards lock clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -20,6 +20,9 @@ $(READY): requirements.txt pyproject.toml
 
 demo: setup
 	$(BIN)/python -m concertino.demo $(QUESTION)
+
+serve: setup
+	$(BIN)/concertino serve
 
 check: setup lint types
 	$(PYTEST) tests/unit tests/rules --ignore tests/rules/test_benchmarks.py

@@ -142,6 +142,7 @@ function begins() {
 
 async function begin() {
   const agent = document.querySelector('input[name="agent"]:checked')?.value ?? chat.dataset.agent;
+  const label = text.placeholder.replace("Message ", "with ");
   const made = await api("POST", "/api/conversations", { agent });
   conversation = made.id;
   chat.dataset.conversation = made.id;
@@ -150,6 +151,7 @@ async function begin() {
   document.body.dataset.here = made.id;
   document.querySelector(".welcome")?.remove();
   document.getElementById("chat-actions").hidden = false;
+  Object.assign(document.getElementById("with"), { textContent: label, hidden: false });
 }
 
 async function send() {
