@@ -25,8 +25,10 @@ from concertino import (
     Runtime,
     Scope,
     ToolCall,
+    ToolContext,
     ToolMessage,
     ToolRegistry,
+    ToolResult,
     tool,
 )
 from concertino.agents import WorkerAgent, WorkerDefinition, delegate
@@ -40,6 +42,7 @@ from concertino.testing import Answer, ScriptedModel, call
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
+ODD_RESULTS = ("{", "[" * 10_000, "[1]", '{"results": 1}', '{"results": [1, {"id": "s0123456789"}]}')
 _PICTURE = Media("image/png", data=base64.b64encode(PIXEL).decode(), name="<b>.png")
 HOSTILE = (
     '<script>document.title = "owned"</script><img src=x onerror="document.title=\'owned\'"> '
@@ -69,7 +72,12 @@ class Desk(AgentConfig[None]):
     prompt = "You are the help desk of a shop."
 
     def __init__(self) -> None:
-        self.tools = (refund, noisy, delegate(Helper(), description="Knows prices."))
+        self.tools = (refund, noisy, walk, odd_search, publish, delegate(Helper(), description="Knows prices."))
+
+    def prepare(self, run: RunContext[None]) -> list[Any]:
+        run.notify("not_sent", "something <b> was left out")
+        with run.progress.begin("Looking around"):
+            return []
 
     def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Ask | Allow:
         return Ask(note="Refunds need a person <b>") if call.name == "refund" else Allow()
@@ -90,6 +98,31 @@ async def refund(order: str, euros: int) -> str:
 async def noisy() -> str:
     """Return what a stranger wrote."""
     return HOSTILE
+
+
+@tool(effect="read")
+async def walk(context: ToolContext) -> AsyncIterator[str]:
+    """Report steps and pieces, then sources."""
+    with context.progress.begin("Walking <b>", "walk") as step:
+        step.send("half way")
+        yield "left, "
+        yield "right"
+    context.emit("worker.escalated", {"model": "strong", "reason": "stuck"})
+    context.emit("worker.pass", "no pass")
+
+
+@tool(name="web_search", effect="read")
+async def odd_search(results: str) -> str:
+    """Return what is no result of a search."""
+    return results
+
+
+@tool(effect="read", shown=True)
+async def publish() -> ToolResult:
+    """Hand in a report with sources."""
+    source = {"id": "S1", "title": "A <b>", "location": "https://a.example/"}
+    text = "# Report\n\nThreads [S1].\n\n## Sources\n\n- [S1] A <b> \u2014 https://a.example/\n"
+    return ToolResult(text, data={"report": text, "sources": [source]})
 
 
 class DeskModel(ScriptedModel):
@@ -114,6 +147,9 @@ class DeskModel(ScriptedModel):
             "markdown": lambda: Answer(text=MARKDOWN, reasoning="They want **code**."),
             "slow": lambda: Answer(text="The beginning of an answer. ", midway=self.gate.wait),
             "picture": lambda: Answer(text="Here it is.", media=(_PICTURE,)),
+            "walk": lambda: call("walk"),
+            "publish": lambda: call("publish"),
+            "search": lambda: [call("web_search", results=each) for each in ODD_RESULTS],
             "broken": self._broken,
             "fail": lambda: ValueError("the <b>model</b> failed"),
         }.get(last.text.split()[0], lambda: f"You said: {last.text}")

@@ -181,6 +181,31 @@ async def test_the_text_of_a_failed_attempt_disappears(reader: Reader) -> None:
     assert "a whole answer" in reader.text
 
 
+async def test_progress_pieces_and_notices_are_shown(reader: Reader) -> None:
+    await reader.send("walk")
+    await reader.over()
+    assert "Done: right" in reader.text
+    assert "something &lt;b&gt; was left out" in reader.text
+    assert "Escalated to strong: stuck" in reader.text
+    assert "no pass" not in reader.text
+
+
+async def test_a_report_is_shown_with_its_sources(reader: Reader) -> None:
+    await reader.send("publish")
+    await reader.over()
+    (report,) = [html for html in reader.shown.values() if 'class="report' in html]
+    assert "<h3>Report</h3>" in report
+    assert 'class="cite"' in report
+    assert '<a href="https://a.example/"' in report
+    assert "A &lt;b&gt;" in report
+
+
+async def test_results_that_cannot_be_read_are_shown_as_they_are(reader: Reader) -> None:
+    await reader.send("search")
+    await reader.over()
+    assert "&#34;results&#34;: 1" in reader.text
+
+
 async def test_a_message_into_the_answer_is_shown(reader: Reader, desk_app: Starlette) -> None:
     await reader.send("slow")
     await reader.until(lambda: "The beginning" in reader.text)

@@ -14,6 +14,10 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from concertino import MemoryStore, Scope, wiring
+from concertino.server import create_app
+from concertino.server.page import page_routes
+
 from .kit import PIXEL, desk
 
 
@@ -152,6 +156,35 @@ async def test_files_and_pictures_are_shown(ann: Visitor) -> None:
     assert "sandbox" in text.headers["content-security-policy"]
     await ann.ask("picture")
     assert len(set(re.findall(r"/media/\w+/\w+", await ann.page(ann.here)))) == 3
+
+
+async def test_built_in_agents_cite_their_sources(tmp_path: Path) -> None:
+    (tmp_path / "apples.md").write_text("# Apples\n\nApples are red fruits. They grow on trees.\n")
+    library = await wiring.open_library([tmp_path], lambda _: None)
+    store = MemoryStore()
+    runtime = wiring.open_runtime(store, library, model=wiring.open_model("demo"), approvals=True)  # type: ignore[arg-type]
+    async with runtime:
+        app = create_app(runtime, lambda _: Scope(user="ann"), routes={"": page_routes()})
+        ann = Visitor(app)
+        assert "Main thread" in await ann.page("/")
+        for agent in ("main_thread", "supervisor", "librarian"):
+            ann.conversation = (await ann.api("POST", "/api/conversations", json={"agent": agent}))["id"]
+            turn = await ann.ask("What are apples?")
+            html = await ann.page(ann.here)
+            assert "Apples are red fruits." in html
+            assert 'class="cite"' in html
+            assert html.count('class="source-location"') == 1
+            assert "completed" in await ann.page(f"/runs/{turn}/panel")
+        ann.conversation = ""
+        await ann.ask("Remember that I like pears.")
+        assert "&#34;text&#34;: &#34;I like pears.&#34;" in await ann.page("/approvals")
+    await library.close()
+    await store.close()
+
+
+async def test_the_list_of_chats_is_a_fragment(ann: Visitor) -> None:
+    await ann.ask("hello")
+    assert 'aria-current="page"' in await ann.page(f"/conversations?here={ann.conversation}")
 
 
 async def test_branches_are_offered(ann: Visitor) -> None:

@@ -19,7 +19,17 @@ ATTRIBUTES = {"href", "target", "rel", "class", "title", "tabindex", "start", "d
 PIECES = [
     *("# ", "## ", "- ", "1. ", "> ", "```py\n", "~~~\n", "\n", "\n\n", "    ", "| a | b |\n| - | - |\n", "---\n"),
     *("**", "_", "`", "~~", "[x](", "](", "![", "<b>", "<script>", "javascript:", "https://a.example/", ")", "\\"),
-    *("&amp;", "&lt;", '"', "'", "onclick=", "word ", "[s0123456789abcdef]", "[S1]", "[s0123456789abcdef, s99999999999]"),
+    *(
+        "&amp;",
+        "&lt;",
+        '"',
+        "'",
+        "onclick=",
+        "word ",
+        "[s0123456789abcdef]",
+        "[S1]",
+        "[s0123456789abcdef, s99999999999]",
+    ),
 ]
 TEXTS = st.lists(st.sampled_from(PIECES) | st.text(max_size=8), max_size=40).map("".join)
 SOURCE = "s0123456789abcdef"

@@ -48,7 +48,7 @@ async def page_frames(
 
 
 class _LivePage:
-    """What one open page has been sent, and what is new."""
+    """The state of one open page: its turns, and the news that it has not been sent."""
 
     def __init__(self, site: Site, base: str, seen: str) -> None:
         self.news = asyncio.Event()

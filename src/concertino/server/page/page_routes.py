@@ -30,7 +30,7 @@ from .worker_pages import goal_document, goal_of, worker_list, worker_of, worker
 _TURNS = 12
 """Turns of one page of a conversation."""
 _INLINE = ("image/png", "image/jpeg", "image/gif", "image/webp")
-View = Callable[[Site, ApiCall], Awaitable[Response]]
+_View = Callable[[Site, ApiCall], Awaitable[Response]]
 
 
 def page_routes(agents: Sequence[PageAgent] = (), *, title: str = "Concertino") -> list[Route]:
@@ -43,15 +43,15 @@ def page_routes(agents: Sequence[PageAgent] = (), *, title: str = "Concertino") 
     return [Route(path, _answering(site, view), methods=["GET"]) for path, view in _VIEWS.items()]
 
 
-def _answering(site: Site, view: View) -> Callable[[Request], Awaitable[Response]]:
+def _answering(site: Site, view: _View) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         try:
             return await view(site, ApiCall(request))
         except (ConcertinoError, HTTPException) as error:
             status = error_response(request, error).status_code
-            if "text/html" not in request.headers.get("accept", ""):
+            if status >= 500 or "text/html" not in request.headers.get("accept", ""):
                 raise
-            frame = await frame_values(ApiCall(request) if status < 500 else None, title="Error")
+            frame = await frame_values(ApiCall(request), title="Error")
             return site.page(request, "error.html", status, status_code=status, **frame)
 
     return answer
@@ -168,7 +168,7 @@ async def _asset(site: Site, call: ApiCall) -> Response:
     return Response(content, media_type=media_type, headers={"Cache-Control": "public, max-age=31536000, immutable"})
 
 
-_VIEWS: dict[str, View] = {
+_VIEWS: dict[str, _View] = {
     "/": _home,
     "/c/{conversation}": _conversation,
     "/c/{conversation}/turns": _turn_list,

@@ -39,7 +39,7 @@ class AgentRow:
     used: Totals
     timeline: Timeline
     spans: list[ChartBar] = field(default_factory=list)
-    """When it worked: the run, its model calls, and its waits."""
+    """The times of its run and of its model calls."""
     tokens: list[ChartBar] = field(default_factory=list)
     cost: list[ChartBar] = field(default_factory=list)
 

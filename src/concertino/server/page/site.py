@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -56,7 +55,7 @@ class PageAgent:
     name: str
     """The agent's name."""
     label: str = ""
-    """What people call it; by default its name in words."""
+    """A name for people; by default its name in words."""
     description: str = ""
     prompts: tuple[str, ...] = ()
     """Examples of messages, for the empty page."""
@@ -137,10 +136,8 @@ class Site:
         return self.page(request, template, **values)
 
 
-async def frame_values(call: ApiCall | None, *, title: str, here: str = "") -> dict[str, Any]:
+async def frame_values(call: ApiCall, *, title: str, here: str = "") -> dict[str, Any]:
     """Return the values of the frame around every page: its title, the list of chats, and the open approvals."""
-    if call is None:
-        return {"conversations": (), "open_approvals": 0, "title": title, "here": here}
     listed = await call.runtime.conversations(call.scope, _LISTED)
     waiting = await call.runtime.approvals(call.scope, 100)
     return {"conversations": listed, "open_approvals": len(waiting), "title": title, "here": here}
@@ -196,8 +193,3 @@ def subject(arguments: str) -> str:
         return ""
     texts = [each for each in value.values() if isinstance(each, str)] if isinstance(value, dict) else []
     return " ".join(texts[0].split())[:160] if texts else ""
-
-
-def month_now() -> str:
-    """Return the month by the clock, UTC: `2026-11`."""
-    return time.strftime("%Y-%m", time.gmtime())

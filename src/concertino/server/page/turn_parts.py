@@ -12,7 +12,8 @@ from ...events import CallWaiting
 from ...records import record
 from .markup import markdown_html
 from .site import Site
-from .turn_view import CallItem, LineItem, MediaItem, ReportItem, TextItem, TurnView
+from .turn_items import CallItem, LineItem, MediaItem, ReportItem, TextItem
+from .turn_view import TurnView
 
 _SLOT = re.compile(r'id="([^"]+)">')
 """The end of a tag whose element may contain parts. Templates write it; in texts, quotation marks are escaped."""
@@ -37,11 +38,6 @@ class TurnParts:
         self._view = view
         self._drawn: dict[str, HtmlPart] = {}
         """The parts as they were drawn last, in the order of their beginning."""
-
-    @property
-    def all(self) -> list[HtmlPart]:
-        """All parts, as drawn last."""
-        return list(self._drawn.values())
 
     def draw(self) -> tuple[list[HtmlPart], list[str]]:
         """Return the parts that differ from the last drawing, and the ids of those that are gone."""

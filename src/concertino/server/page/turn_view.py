@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import field
-from decimal import Decimal
 from typing import Any, Literal
 
 from ...events import (
@@ -14,7 +12,6 @@ from ...events import (
     CallWaiting,
     CustomEvent,
     Event,
-    MediaDigest,
     Notice,
     RunEnded,
     RunEvent,
@@ -29,127 +26,22 @@ from ...events import (
     ToolStreamed,
     UsageRecorded,
 )
-from ...ids import digest
-from ...messages import Media
-from ...records import record
 from ...tools.builtin.research import SEARCH_TOOLS
-from ...usage import UsageRecord, total
 from ..protocols.log_pieces import LogPieces, Piece
 from ..protocols.values import sources_of
 from .markup import Citations, MarkdownBlocks, without_sources
-
-AgentState = Literal["running", "suspended", "completed", "limited", "failed", "cancelled"]
-CallState = Literal["writing", "running", "waiting", "completed", "failed"]
+from .turn_items import AgentItem, CallItem, ChangedItems, LineItem, MediaItem, ReportItem, TextItem, draft
 
 
-@record(frozen=False, eq=False)
-class TextItem:
-    """A text of a model, or its reasoning."""
-
-    id: str
-    into: str
-    kind: Literal["text", "reasoning"]
-    draft: bool
-    blocks: MarkdownBlocks
-    text: str = ""
-    ended: bool = False
-
-
-@record(frozen=False, eq=False)
-class LineItem:
-    """One line about the run: a notice, a message that steers, a note of a worker."""
-
-    id: str
-    into: str
-    kind: Literal["notice", "steered", "note"]
-    text: str
-
-
-@record(frozen=False, eq=False)
-class MediaItem:
-    """An image or a file that the model produced."""
-
-    id: str
-    into: str
-    media: Media
-
-
-@record(frozen=False, eq=False)
-class CallItem:
-    """A tool call."""
-
-    id: str
-    into: str
-    run_id: str
-    name: str
-    call_id: str
-    arguments: str = ""
-    state: CallState = "writing"
-    content: str = ""
-    error: str = ""
-    steps: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Its progress steps by id."""
-    media: tuple[MediaDigest, ...] = ()
-    waits: CallWaiting | None = None
-    agent: AgentItem | None = None
-    """The sub-agent that works on it."""
-
-
-@record(frozen=False, eq=False)
-class ReportItem:
-    """A report that a tool hands to the user."""
-
-    id: str
-    into: str
-    whole: str
-    markdown: str
-    """Without the list of sources."""
-    citations: Citations
-
-
-@record(frozen=False, eq=False)
-class AgentItem:
-    """The run of an agent."""
-
-    run_id: str
-    name: str
-    task: str
-    id: str
-    state: AgentState = "running"
-    activity: str = "starting"
-    usage: dict[str, UsageRecord] = field(default_factory=dict)
-    """Its own records, without its sub-agents', by id."""
-    children: list[AgentItem] = field(default_factory=list)
-    error: str = ""
-
-    @property
-    def tokens(self) -> int:
-        """The tokens of its own model calls."""
-        return total(self.usage.values()).tokens.total
-
-    @property
-    def cost(self) -> Decimal | None:
-        """The cost of its own model calls; None if a price is unknown."""
-        return total(self.usage.values()).cost
-
-
-TurnItem = TextItem | LineItem | MediaItem | CallItem | ReportItem
-
-
-class TurnView:
-    """The state of one turn at one moment. `changed` has the ids of the parts to draw again."""
+class TurnView(ChangedItems):
+    """The state of one turn at one moment."""
 
     def __init__(self, turn_id: str) -> None:
-        self.turn_id = turn_id
-        self.items: dict[str, TurnItem] = {}
-        """All items by id, in the order of their beginning."""
+        super().__init__(turn_id)
         self.agents: dict[str, AgentItem] = {}
         """By run id; the first is the root."""
         self.citations = Citations(f"source-{turn_id}")
         self._draft_citations = Citations(known=self.citations.known)
-        self.changed: dict[str, None] = {}
-        """The ids of items and blocks, in the order of their change."""
-        self.removed: list[str] = []
         self.over = False
         self._pieces = LogPieces(turn_id)
         self._calls: dict[tuple[str, str], CallItem] = {}
@@ -169,7 +61,7 @@ class TurnView:
 
     @property
     def has_answer(self) -> bool:
-        """Whether there is a text for the user."""
+        """True if there is a text for the user."""
         return any(isinstance(item, TextItem | ReportItem) and not draft(item) for item in self.items.values())
 
     def take(self, number: int, event: RunEvent) -> None:
@@ -340,10 +232,8 @@ class TurnView:
         for source in found:
             self.citations.add(source.id, source.title, source.location)
         if event.name in SEARCH_TOOLS:
-            with suppress(ValueError):  # the result was cut
-                results = json.loads(event.content).get("results", ())
-                for each in results:
-                    self.citations.add(str(each["id"]), str(each["title"]), str(each["location"]))
+            for id, title, location in _results(event.content):
+                self.citations.add(id, title, location)
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
@@ -364,26 +254,17 @@ class TurnView:
         call = next((each for each in self._calls.values() if agent is not None and each.agent is agent), None)
         return f"{self.turn_id}-other" if call is None else f"{call.id}-inner"
 
-    def _id(self, kind: str, of: str) -> str:
-        return f"{self.turn_id}-{kind}-{digest(of)[:16]}"  # ids of calls are texts of a model's
 
-    def _add(self, item: TurnItem) -> None:
-        if item.id not in self.items:
-            self.items[item.id] = item
-        self._touch(item.id)
-
-    def _touch(self, id: str) -> None:
-        self.changed[id] = None
-
-    def _drop(self, id: str) -> None:
-        self.items.pop(id, None)
-        self.changed.pop(id, None)
-        self.removed.append(id)
-
-
-def draft(item: TextItem | ReportItem) -> bool:
-    """Return whether a text is not for the user as the answer."""
-    return isinstance(item, TextItem) and (item.draft or item.kind == "reasoning")
+def _results(content: str) -> Iterator[tuple[str, str, str]]:
+    """Yield id, title and location of the results of a search, as far as they can be read."""
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):  # cut, or of another tool with the same name
+        return
+    results = found.get("results") if isinstance(found, dict) else None
+    for each in results if isinstance(results, list) else ():
+        if isinstance(each, dict) and all(isinstance(each.get(name), str) for name in ("id", "title", "location")):
+            yield each["id"], each["title"], each["location"]
 
 
 def _line_of(event: RunEvent) -> tuple[Literal["notice", "steered", "note"], str] | None:
