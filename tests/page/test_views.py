@@ -175,7 +175,7 @@ async def test_built_in_agents_cite_their_sources(tmp_path: Path) -> None:
             assert 'class="cite"' in html
             assert html.count('class="source-location"') == 1
             assert "completed" in await ann.page(f"/runs/{turn}/panel")
-        ann.conversation = ""
+        ann.conversation = (await ann.api("POST", "/api/conversations", json={"agent": "main_thread"}))["id"]
         await ann.ask("Remember that I like pears.")
         assert "&#34;text&#34;: &#34;I like pears.&#34;" in await ann.page("/approvals")
     await library.close()

@@ -216,7 +216,7 @@ def _with_citations(token: Token, citations: Citations) -> Iterator[Token]:
     for match in _CITATION.finditer(token.content):
         ids = dict.fromkeys(re.findall(rf"{SOURCE_ID}|S\d+", match[1]))
         if all(id.startswith("S") and id not in citations.known for id in ids):
-            continue  # a text in brackets that is no citation
+            continue  # it only looks like a citation
         yield Token("text", "", 0, content=token.content[end : match.start()])
         links = [_citation_link(id, number, citations) for id in ids if (number := citations.number(id))]
         yield Token("citation", "", 0, content="".join(links))

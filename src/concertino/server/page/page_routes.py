@@ -220,16 +220,16 @@ async def _shown(site: Site, call: ApiCall, turn: StoredTurn) -> dict[str, Any]:
         parts.draw()
     messages = () if turn.state == "queued" else await call.runtime.store.messages(call.scope, turn.run_id)
     attached = next((each.message.media for each in messages if isinstance(each.message, UserMessage)), ())
-    place = turn.siblings.index(turn.run_id) if turn.run_id in turn.siblings else 0
+    index = turn.siblings.index(turn.run_id) if turn.run_id in turn.siblings else 0
     return {
         "turn": turn,
         "ended": ended,
         "html": parts.html(),
         "attached": attached,
         "tokens": sum(agent.tokens for agent in view.agents.values()),
-        "previous": turn.siblings[place - 1] if place > 0 else "",
-        "next": turn.siblings[place + 1] if place + 1 < len(turn.siblings) else "",
-        "place": place + 1,
+        "previous": turn.siblings[index - 1] if index > 0 else "",
+        "next": turn.siblings[index + 1] if index + 1 < len(turn.siblings) else "",
+        "version": index + 1,
     }
 
 

@@ -88,7 +88,7 @@ async def run_panel(site: Site, call: ApiCall) -> Response:
 
 
 def _in_order(runs: Sequence[StoredRun], root_id: str) -> Iterator[tuple[StoredRun, int]]:
-    """Yield the runs of a tree with their depth: each below the one that started it, the oldest first."""
+    """Yield the runs of a tree with their depth: each below its parent, the oldest first."""
     below: dict[str | None, list[StoredRun]] = {}
     for stored in reversed(runs):
         parent = stored.start.parent_id if stored.start.run_id != root_id else None

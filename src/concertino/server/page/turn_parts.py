@@ -40,7 +40,7 @@ class TurnParts:
         """The parts as they were drawn last, in the order of their beginning."""
 
     def draw(self) -> tuple[list[HtmlPart], list[str]]:
-        """Return the parts that differ from the last drawing, and the ids of those that are gone."""
+        """Return the parts that differ from the last drawing, and the ids of removed ones."""
         view = self._view
         changed, removed = list(view.changed), list(view.removed)
         view.changed.clear()

@@ -268,7 +268,7 @@ def _results(content: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _line_of(event: RunEvent) -> tuple[Literal["notice", "steered", "note"], str] | None:
-    """Return what an event says in one line; None for all that are shown otherwise, or not at all."""
+    """Return the line that an event adds; None for an event of another kind."""
     match event:
         case Steered():
             return "steered", event.text

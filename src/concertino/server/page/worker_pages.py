@@ -49,5 +49,5 @@ async def goal_of(call: ApiCall, agent: str, run_id: str) -> GoalForm | None:
 
 
 def worker_of(runtime: Runtime, name: str) -> WorkerAgent | None:
-    """Return the worker of this name; None if the agent is no worker."""
+    """Return the worker of this name; None if the agent is of another kind."""
     return next((each for each in runtime.agents if isinstance(each, WorkerAgent) and each.name == name), None)
