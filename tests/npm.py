@@ -1,4 +1,4 @@
-"""Packages from npm, which some tests need. They are installed once per machine."""
+"""Packages of the npm registry, for tests with the marker `node` or `browser`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 
 def require(*programs: str) -> None:
-    """Skip the test if one of *programs* is not installed; in .ci/run it fails."""
+    """Skip the test if one of *programs* is not installed, but fail in `.ci/run`."""
     missing = [program for program in programs if shutil.which(program) is None]
     if missing:
         if "CI" in os.environ or "REQUIRE_DATA" in os.environ:
@@ -21,12 +21,15 @@ def require(*programs: str) -> None:
         pytest.skip(f"needs {' and '.join(missing)}")
 
 
-def installed(name: str, package: Path) -> Path:
-    """Return a folder with the packages that the file *package* lists. *name* is part of the folder's."""
+def installed(package_json: Path) -> Path:
+    """Return a folder with the packages that *package_json* names; they are installed once per machine.
+
+    Without Node the test is skipped, but not in `.ci/run`.
+    """
     require("node", "npm")
-    listed = package.read_bytes()
+    listed = package_json.read_bytes()
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "concertino"
-    folder = cache / f"{name}-{hashlib.sha256(listed).hexdigest()[:16]}"
+    folder = cache / f"npm-{hashlib.sha256(listed).hexdigest()[:16]}"
     if not folder.is_dir():
         cache.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=cache))

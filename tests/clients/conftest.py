@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from concertino import SqliteStore
+from tests.npm import installed
 
-from ..npm import installed
 from .app import runtime_on, served
 
 HERE = Path(__file__).parent
@@ -29,8 +29,8 @@ async def base(tmp_path: Path) -> AsyncIterator[str]:
 
 @pytest.fixture(scope="session")
 def packages() -> Path:
-    """Return a folder with the packages of package.json; they are installed once per machine."""
-    return installed("clients", HERE / "package.json")
+    """Return a folder with the packages of package.json."""
+    return installed(HERE / "package.json")
 
 
 @pytest.fixture

@@ -116,6 +116,38 @@ from concertino.testing import store_suite
 assert len([name for name in vars(store_suite) if name.startswith("test_")]) > 150
 """
 
+MCP = (
+    """
+import asyncio, sys, tempfile
+from pathlib import Path
+from concertino.tools.mcp import McpServer, McpToolbox
+
+SERVER = """
+    + repr(
+        """
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("ponds")
+
+@server.tool()
+def newts() -> int:
+    return 3
+
+server.run("stdio")
+"""
+    )
+    + """
+
+async def main(folder):
+    (folder / "ponds.py").write_text(SERVER)
+    ponds = McpServer(name="ponds", command=[sys.executable, str(folder / "ponds.py")])
+    async with McpToolbox(ponds) as toolbox:
+        assert [tool.name for tool in toolbox.tools] == ["ponds.newts"], toolbox.problems
+
+with tempfile.TemporaryDirectory() as folder:
+    asyncio.run(main(Path(folder)))
+"""
+)
+
 PROGRAMS = {
     "anthropic": MODEL.format(provider="anthropic", name="AnthropicModel"),
     "openai": MODEL.format(provider="openai", name="OpenAIModel"),
@@ -125,6 +157,7 @@ PROGRAMS = {
     "cli": CLI,
     "server": SERVER,
     "yaml": YAML,
+    "mcp": MCP,
     "examples": EXAMPLES,
     "testing": TESTING,
 }

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from ..npm import installed, require
+from tests.npm import installed, require
+
 from .kit import DeskModel, desk
 from .server import listening
 
@@ -22,7 +23,7 @@ Open = Callable[..., Awaitable[Any]]
 @pytest.fixture(scope="session")
 def axe() -> Path:
     """Return the script that looks for problems of accessibility."""
-    return installed("page", Path(__file__).parent / "package.json") / "node_modules" / "axe-core" / "axe.min.js"
+    return installed(Path(__file__).parent / "package.json") / "node_modules" / "axe-core" / "axe.min.js"
 
 
 @pytest.fixture

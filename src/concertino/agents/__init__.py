@@ -13,6 +13,7 @@ from .parts import (
     Documents,
     InputGuardrail,
     Judgment,
+    McpTools,
     Notes,
     OutputGuardrail,
     Refusal,
@@ -21,6 +22,7 @@ from .parts import (
     ToolGuardrail,
     UserMemory,
 )
+from .person import ASK_PERSON, ask_person
 from .researcher import ResearcherAgent
 from .stuck import Stuck, StuckDetection
 from .worker import (
@@ -52,6 +54,7 @@ from .workflow import (
 )
 
 __all__ = [
+    "ASK_PERSON",
     "CARD_NUMBER",
     "EMAIL",
     "EXIT_CONDITIONS",
@@ -73,6 +76,7 @@ __all__ = [
     "Loop",
     "LoopConfig",
     "MainThreadAgent",
+    "McpTools",
     "Notes",
     "Notification",
     "Notifier",
@@ -99,6 +103,7 @@ __all__ = [
     "Workflow",
     "WorkflowAgent",
     "WorkflowState",
+    "ask_person",
     "delegate",
     "load_worker",
     "load_workers",

@@ -182,10 +182,16 @@ def registry_of(config: AgentConfig[Any], registry: object) -> ToolRegistry:
         if isinstance(config.tools, Tool) or not isinstance(config.tools, Iterable):
             raise ConfigurationError(f"agent {config.name!r}: invalid tools {config.tools!r:.80}: use a tuple of tools")
         kept = vars(config).get("_concertino_registry")
-        if kept is None or kept[0] is not config.tools or isinstance(config.tools, list):
+        brought = [part.tools for part in config.parts] if config.parts else ()  # those of servers may change
+        if (
+            kept is None
+            or kept[0] is not config.tools
+            or any(map(is_not, kept[1], brought))
+            or isinstance(config.tools, list)
+        ):
             own = ToolRegistry([*config.tools, *_tools_of_parts(config)])
-            kept = vars(config)["_concertino_registry"] = (config.tools, own)
-        return kept[1]  # every run copies it
+            kept = vars(config)["_concertino_registry"] = (config.tools, brought, own)
+        return kept[-1]  # every run copies it
     if not isinstance(registry, ToolRegistry):
         raise ConfigurationError(f"{registry!r:.80} is not a registry; pass ToolRegistry([...])")
     if config.parts:

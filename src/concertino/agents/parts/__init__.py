@@ -2,6 +2,7 @@
 
 from .approvals import Approvals
 from .guardrails import InputGuardrail, Judgment, OutputGuardrail, Refusal, ToolGuardrail
+from .mcp_part import McpTools
 from .memory_part import UserMemory
 from .notes import Notes
 from .redaction_part import TextRedaction
@@ -12,6 +13,7 @@ __all__ = [
     "Documents",
     "InputGuardrail",
     "Judgment",
+    "McpTools",
     "Notes",
     "OutputGuardrail",
     "Refusal",

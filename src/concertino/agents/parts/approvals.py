@@ -45,8 +45,12 @@ class Approvals(Part):
         tool = run.registry.get(call.name)
         if call.name not in self._names and (tool is None or tool.effect not in self._effects):
             return Allow()
-        if self._rules is not None:
-            scope, conversation = run.chat.scope, run.chat.conversation_id
-            if scope.user and await self._rules.is_allowed(scope, run.agent, call.name, conversation):
-                return Allow()
-        return self._ask
+        return Allow() if await is_allowed(self._rules, run, call.name) else self._ask
+
+
+async def is_allowed(rules: ApprovalRules | None, run: RunContext[Any], tool: str) -> bool:
+    """Return whether a rule of the run's user allows the calls of *tool*."""
+    scope = run.chat.scope
+    if rules is None or not scope.user:
+        return False
+    return await rules.is_allowed(scope, run.agent, tool, run.chat.conversation_id)

@@ -138,7 +138,8 @@ class ToolCalls:
         for call in self._calls:
             operation = operations.get(call.key)
             if operation is not None:
-                kind = operation.waits_for or ("approval" if operation.state == "planned" else None)
+                approved = operation.state == "planned" or operation.waits_for == "sub_agent"
+                kind = "approval" if approved else operation.waits_for
                 call.restore(operation, _answer(waits, call.key, kind), sure=sure)
 
     # -- running -------------------------------------------------------------------------------------------------

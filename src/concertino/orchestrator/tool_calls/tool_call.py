@@ -183,8 +183,8 @@ class Call:
         self.state, self.waits_for, self.sure = operation.state, operation.waits_for, sure
         if operation.outcome is not None:
             self.outcome = outcome_of(self.call, operation.outcome)
-        if operation.state != "waiting":
-            self.answer = wait
+        if operation.state != "waiting" or operation.waits_for == "sub_agent":
+            self.answer = wait  # an approved call needs no second approval
 
     def end(self, outcome: Outcome) -> None:
         """Set the outcome and the state that follows from it."""

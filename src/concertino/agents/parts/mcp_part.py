@@ -1,0 +1,70 @@
+"""The part that offers the tools of MCP servers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...messages import ToolCall
+from ...orchestrator.agent import Part
+from ...orchestrator.outcome import Allow, Ask
+from ...orchestrator.run import RunContext
+from ...storage.base import ApprovalRules
+from ...tools.base import Tool, ToolContext
+from ..person import ask_person
+from .approvals import is_allowed
+
+if TYPE_CHECKING:
+    from ...tools.mcp import Elicitation, ElicitationAnswer, McpToolbox
+
+
+class McpTools(Part):
+    """Offers the tools of a *toolbox*, and asks a person before those run that may change or delete something.
+
+    Which tools those are follows from the servers' annotations, and from `McpServer.effects`, which have precedence: a
+    tool with the effect `read` needs no approval. *approve* is False for an agent without approvals, or with an
+    `Approvals` part of its own. *rules*, a store, has the approval rules of users.
+
+    The questions of a server (elicitation) are waits of the tool `ask_person`, with the arguments `message`, `schema`
+    and `url`. Resolve them with the form's values as a JSON object; with `failed=True` the user declines.
+    """
+
+    def __init__(self, toolbox: McpToolbox, *, approve: bool = True, rules: ApprovalRules | None = None) -> None:
+        self._toolbox = toolbox
+        self._approve = approve
+        self._rules = rules
+
+    @property
+    def tools(self) -> Sequence[Tool]:  # type: ignore[override]  # the servers may change them
+        """The tools that the servers offer now."""
+        from ...tools.mcp.remote_tool import McpTool  # noqa: PLC0415 - needs the extra
+
+        for tool in self._toolbox.tools:
+            if isinstance(tool, McpTool):
+                tool.ask = _ask
+        return self._toolbox.tools
+
+    async def authorize_tool_call(self, run: RunContext[Any], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
+        """Ask for the tools that may destroy something, unless a rule of the user allows the call."""
+        tool = run.registry.get(call.name)
+        if not self._approve or not getattr(tool, "destructive", False):
+            return Allow()
+        return Allow() if await is_allowed(self._rules, run, call.name) else Ask()
+
+
+async def _ask(context: ToolContext, question: Elicitation) -> ElicitationAnswer:
+    from ...tools.mcp import ElicitationAnswer  # noqa: PLC0415 - needs the extra
+
+    text = await ask_person(context, question.message, schema=question.schema, url=question.url)
+    if text is None:
+        return ElicitationAnswer(action="decline")
+    try:
+        content = json.loads(text) if text else {}
+    except ValueError:
+        content = None
+    return (
+        ElicitationAnswer(action="accept", content=content)
+        if isinstance(content, dict)
+        else ElicitationAnswer(action="cancel")
+    )

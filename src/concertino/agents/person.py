@@ -1,0 +1,67 @@
+"""Questions of tools to a person: durable waits that any process can answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..errors import RunError
+from ..messages import AssistantMessage, ToolCall, ToolMessage
+from ..orchestrator.agent import AgentConfig
+from ..orchestrator.outcome import Continue, Fail, Finish, NextStep, Turn
+from ..orchestrator.run import RunContext
+from ..tools.base import Pending, Tool, ToolContext
+
+ASK_PERSON = "ask_person"
+"""The tool that a question waits under, as `Wait.tool` names it."""
+
+
+class _AskPerson(Tool):
+    name = ASK_PERSON
+    description = "Ask a person."
+    parameters = {"type": "object"}  # noqa: RUF012 - never changed
+    effect = "idempotent"
+    remote = True
+    timeout = None
+
+    def execute(self, arguments: dict[str, Any], context: ToolContext) -> Pending:
+        """Wait for the answer."""
+        return Pending(arguments.get("seconds"), note=str(arguments.get("message", ""))[:500])
+
+
+class _Person(AgentConfig[None]):
+    """Asks its task of a person, and answers with what they say. No model is involved."""
+
+    name = "person"
+    tools = (_AskPerson(),)
+    audience = "internal"
+
+    def should_continue_loop(self, run: RunContext[None]) -> NextStep:
+        """Finish with the answer, once it is there."""
+        answer = run.messages[-1] if run.messages else None
+        if not isinstance(answer, ToolMessage):
+            return Continue()
+        return Fail(answer.content) if answer.is_error else Finish(answer.content)
+
+    def answer_without_model(self, run: RunContext[None]) -> Turn:
+        """Ask."""
+        call = ToolCall(f"{run.id}.1", ASK_PERSON, run.chat.message)
+        return Turn(AssistantMessage((call,)), (call,))
+
+
+_PERSON = _Person()
+
+
+async def ask_person(context: ToolContext, message: str, *, seconds: float | None = None, **details: Any) -> str | None:
+    """Ask a person *message* in the course of a tool call, and return the answer; None if it was refused or is late.
+
+    The question is a wait of the tool `ask_person`, whose arguments are *message* and *details*: JSON values, such as a
+    schema for a form. `runtime.resolve(scope, wait.key, answer)` answers it, from any process; with `failed=True`
+    it is refused. Until then the run is suspended. After the answer, the tool is executed again from its
+    beginning, and each question that it has asked returns its answer. So ask before any effect.
+    """
+    task = json.dumps({"message": message, "seconds": seconds, **details}, ensure_ascii=False)
+    try:
+        return (await context.spawn(_PERSON, task)).text
+    except RunError:
+        return None

@@ -1,0 +1,1 @@
+"""Tools of MCP servers: real servers over stdio and HTTP."""
