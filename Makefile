@@ -1,4 +1,4 @@
-.PHONY: setup demo serve check test test-slow coverage mutate lint types format bench bench-context guards lock clean
+.PHONY: setup demo serve check test test-slow coverage mutate lint types format bench bench-context bench-server guards lock clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -61,6 +61,9 @@ bench-context: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks --quick $(ARGS)
+
+bench-server: setup
+	$(BIN)/python -m benchmarks.server $(ARGS)
 
 guards: setup
 	PYTHONHASHSEED=0 $(BIN)/python -m tests.guards --lower

@@ -25,7 +25,8 @@ def _is_here(system: str) -> bool:
     return (HERE / "systems" / f"{system}.py").exists()
 
 
-def _interpreter(environment: str) -> Path:
+def interpreter(environment: str) -> Path:
+    """Return the Python of an environment in `.bench/`."""
     return _FOLDER / environment / "bin" / "python"
 
 
@@ -49,7 +50,7 @@ def prepare(system: str, *, install: bool) -> str | None:
 
 
 def _make(environment: str, requirements: Path) -> str | None:
-    python = str(_interpreter(environment))
+    python = str(interpreter(environment))
     flags = "--quiet --disable-pip-version-check --no-input --retries 1 --require-hashes"
     commands = (
         [sys.executable, "-m", "venv", str(_FOLDER / environment)],
@@ -69,7 +70,7 @@ def _make(environment: str, requirements: Path) -> str | None:
 def run(system: str, jobs: str, *, timeout: float) -> subprocess.CompletedProcess[str]:
     """Run `benchmarks.one` in the system's environment. Raises `subprocess.TimeoutExpired`."""
     here = _is_here(system)
-    python = sys.executable if here else str(_interpreter(_SHARED.get(system, system)))
+    python = sys.executable if here else str(interpreter(_SHARED.get(system, system)))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # users import compiled modules
     if here:

@@ -57,10 +57,11 @@ def table(suite: Suite, results: Results, notes: Notes, systems: list[str], jobs
         lines.append([label, *_line(suite, row, results, notes, systems)])
     lines.append(["work checked", *(_checked(name, results, notes) for name in systems), *blank])
     lines.append(["usage of the runs", *(_usage(results.get(name, {})) for name in systems), *blank])
-    return _aligned(lines)
+    return aligned(lines)
 
 
-def _aligned(lines: list[list[str]]) -> str:
+def aligned(lines: list[list[str]]) -> str:
+    """Return *lines* of cells as a Markdown table; the first is its head."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     lines.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
     return "\n".join(_padded(line, widths) for line in lines)
@@ -129,7 +130,7 @@ def goal_table(goals: Sequence[Goal]) -> str:
     lines = [["goal", "limit", "measured", "met"]]
     lines += [[goal.text, goal.limit, goal.found, _VERDICTS[goal.met]] for goal in goals]
     measured = [goal.met for goal in goals if goal.met is not None]
-    return f"{_aligned(lines)}\n\n{sum(measured)} of {len(measured)} goals are met."
+    return f"{aligned(lines)}\n\n{sum(measured)} of {len(measured)} goals are met."
 
 
 _VERDICTS = {True: "yes", False: "NO", None: "-"}

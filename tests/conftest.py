@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import socket
@@ -69,6 +70,12 @@ def _guard(event: str, details: tuple[Any, ...]) -> None:
 
 
 sys.addaudithook(_guard)  # it cannot be removed: it guards the whole session, also while tests are collected
+
+
+def pytest_collection_finish() -> None:
+    """Take the imported modules and the tests out of garbage collection, which would visit them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -16,12 +16,15 @@ from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from .errors import DamagedDataError, StorageError
-from .events import Event, RunEvent, RunResult
+from .events import Event, RunEvent, RunResult, RunStarted
 
 EVENT_VERSION = 1
 """Version of the form. A reader refuses a greater one, and ignores fields that it does not know."""
-_LEFT_OUT = {RunResult: ("messages", "context", "report")}
-"""Fields without a form. The store has the messages; the others are values of this process."""
+_LEFT_OUT: dict[type[Any], tuple[str, ...]] = {
+    RunResult: ("messages", "context", "report"),
+    RunStarted: ("conversation_id", "traceparent"),
+}
+"""Fields without a form. The store has the messages; the others are values of this process, or for observers."""
 _ON_READING: dict[str, tuple[()]] = {"messages": ()}
 
 

@@ -69,6 +69,12 @@ class RunStarted(Event):
     """Id of the parent's tool call that started this run."""
     resumed: bool = False
     """True if the run was resumed from its journal."""
+    workflow: bool = False
+    """True for an agent that does the steps of a workflow (`AgentConfig.is_workflow`)."""
+    conversation_id: str = ""
+    """The chat's, for observers; not part of the JSON form."""
+    traceparent: str = ""
+    """The trace that the run belongs to (`Chat.traceparent`), for observers; not part of the JSON form."""
 
 
 @record(frozen=False)
@@ -285,6 +291,10 @@ class UsageRecorded(Event):
     """The usage of an attempt was booked."""
 
     record: UsageRecord
+    seconds: float = 0.0
+    """Time that the attempt took; 0 for usage that a tool has booked."""
+    turn: bool = False
+    """Whether it answered a turn; False for a question of a hook or a tool, a summary, and usage of a tool."""
 
 
 @record(frozen=False)

@@ -1,7 +1,8 @@
-"""Text segmentation for full-text search: the terms of texts and queries in any script."""
+"""Texts of any script: their terms for full-text search, and the charset of a text file."""
 
 from __future__ import annotations
 
+import codecs
 import re
 import unicodedata
 from itertools import pairwise
@@ -13,6 +14,7 @@ _UNSPACED = re.compile(
     "\U00020000-\U0003ffff]+)"
 )
 _WORD = re.compile(r"[^\W_]+")
+_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 STOP_WORDS = frozenset(
     """a about again all also am an and any are as at be because been being between both but by can cannot could did do
     does doing each few for from further get gets had happen happens has have having he her here his how i if in into
@@ -23,6 +25,11 @@ STOP_WORDS = frozenset(
     different differ compare compared vs versus pros cons way ways want s t re ve ll d m""".split()  # noqa: SIM905 - a list takes a page
 )
 """Words of English that say nothing about a topic."""
+
+
+def marked_charset(data: bytes) -> str | None:
+    """Return the charset that the byte order mark of *data* names, or None without one."""
+    return next((charset for mark, charset in _MARKS.items() if data.startswith(mark)), None)
 
 
 def fold(text: str) -> str:

@@ -6,7 +6,7 @@ are promised, not booked: a cancelled reservation lists them, and seats and card
 
 from __future__ import annotations
 
-import json
+import copy
 from collections.abc import Iterable
 from typing import Any
 
@@ -24,9 +24,9 @@ _CARD = ("source", "id", "brand", "last_four", "amount")
 _LEG = ("flight_number", "origin", "destination", "date", "price")
 
 
-def opened(database: Json) -> str:
-    """The published *database* in the form of the recorded results, as JSON to make airlines of: fields in one order, a
-    status for each reservation, balances with cents."""
+def opened(database: Json) -> Json:
+    """The published *database* in the form of the recorded results: fields in one order, a status for each reservation,
+    balances with cents."""
     for user in database["users"].values():
         for method in user["payment_methods"].values():
             if "amount" in method:
@@ -36,21 +36,35 @@ def opened(database: Json) -> str:
     for reservation in database["reservations"].values():
         reservation["flights"] = [_ordered(leg, _LEG) for leg in reservation["flights"]]
         reservation["status"] = None
-    return json.dumps(database)
+    return database
 
 
 def _ordered(fields: Json, names: Iterable[str]) -> Json:
     return {name: fields[name] for name in names if name in fields}
 
 
+class Table(dict[str, Json]):
+    """Rows that are copied when they are first looked up: airlines share those that none of them changes."""
+
+    def __init__(self, rows: Json) -> None:
+        super().__init__(rows)
+        self._shared = set(rows)
+
+    def __getitem__(self, name: str) -> Json:
+        if name in self._shared:
+            self._shared.remove(name)
+            self[name] = copy.deepcopy(super().__getitem__(name))
+        return super().__getitem__(name)
+
+
 class Airline:
     """One airline. A method with the name of a tool is that tool; a refusal is a `ToolError` and changes nothing."""
 
-    def __init__(self, database: str) -> None:
-        self.database: Json = json.loads(database)
-        self.flights: Json = self.database["flights"]
-        self.users: Json = self.database["users"]
-        self.reservations: Json = self.database["reservations"]
+    def __init__(self, database: Json) -> None:
+        self.database = {name: Table(rows) for name, rows in database.items()}
+        self.flights = self.database["flights"]
+        self.users = self.database["users"]
+        self.reservations = self.database["reservations"]
 
     # -- looking -------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import json
 from functools import cache
@@ -30,11 +31,12 @@ class Published:
 
     def expected(self, task: str) -> dict[str, Any]:
         """The database as it was recorded at the end."""
-        database: dict[str, Any] = json.loads(self.database)
+        database = dict(self.database)
         for change in self.gold[task]["db_diff"]:
             place: Any = database
             *way, last = change["path"]
             for step in way:
+                place[step] = copy.copy(place[step])
                 place = place[step]
             assert place.get(last) == change["before"], change["path"]
             if change["after"] is None:

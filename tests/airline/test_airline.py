@@ -185,7 +185,7 @@ async def test_what_is_refused_changes_nothing(published: Published) -> None:
     told = list(results(result))
     assert all(is_error for _, is_error in told)
     assert [words for (content, _), words in zip(told, asked, strict=True) if words not in content] == []
-    assert desk.airline.database == json.loads(published.database)
+    assert desk.airline.database == published.database
     for request in (*model.requests, next_request(model.requests[-1], result.messages)):
         assert refused(request) == {}
 

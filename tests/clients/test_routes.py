@@ -184,7 +184,7 @@ async def test_another_answer_stops_the_turn_in_progress(browser: Browser) -> No
     ],
 )
 async def test_bad_requests_of_the_ai_sdk(body: bytes, status: int, error: str, browser: Browser) -> None:
-    answer = await browser.http.post("/api/chat/", content=body)
+    answer = await browser.http.post("/api/chat/", content=body, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.text.partition(":")[0]) == (status, error)
 
 

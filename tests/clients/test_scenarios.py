@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from concertino.server.protocols import http
+from concertino.server import event_source
 from concertino.testing import SCENARIOS
 
 from .test_routes import Browser, text_of
@@ -112,12 +112,12 @@ async def test_version_5_gets_no_chunk_of_approvals(browser: Browser) -> None:
 
 
 async def test_a_quiet_stream_sends_comments(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "PING", 0.001)
+    monkeypatch.setattr(event_source, "KEEP_ALIVE", 0.001)
     answer = await browser.http.post(
         "/v1/chat/completions",
         json={"model": "conformance", "messages": [{"role": "user", "content": "conform:resume"}], "stream": True},
     )
-    assert "\n\n: ping\n\n" in answer.text
+    assert "\n\n: keep-alive\n\n" in answer.text
 
 
 @pytest.mark.parametrize(

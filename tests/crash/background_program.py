@@ -1,16 +1,11 @@
 """An agent with sub-agents in the background, in a process that kills itself at a point of its store.
 
-python -m tests.crash.background_program FOLDER POINT [busy]
-
 Busy: the approval of a sub-agent is answered while its parent works, not while all wait.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -124,11 +119,3 @@ async def run(folder: Path, points: Points, *, busy: bool = False) -> RunResult:
                 return result
             for wait in result.waiting:
                 await runtime.approve(OPERATOR, wait.key)
-
-
-def _kill_at(point: int) -> Points:
-    return Points(lambda _, number: os.kill(os.getpid(), signal.SIGKILL) if number == point else None)
-
-
-if __name__ == "__main__":
-    asyncio.run(run(Path(sys.argv[1]), _kill_at(int(sys.argv[2])), busy="busy" in sys.argv))

@@ -1,14 +1,8 @@
-"""A tree that runs into its limits, with questions of tools in sub-agents, in a process that kills itself at a point.
-
-python -m tests.crash.limits_program FOLDER POINT LIMIT
-"""
+"""A tree that runs into its limits, with questions of tools in sub-agents; its process kills itself at a point."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +27,8 @@ from concertino.providers import ModelEvent, Reply
 from concertino.testing import FaultyModel, FaultyStore, Points
 from concertino.usage import Tokens
 
+from .lives import write
+
 SCOPE = Scope("acme", "ann")
 BUDGET = 4_000
 LIMITS = {
@@ -54,7 +50,7 @@ class Greedy:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See the port."""
-        _write(self._folder / "asked", "asked")
+        write(self._folder / "asked", "asked")
         await asyncio.sleep(0)
         number = sum(isinstance(message, ToolMessage) for message in request.messages)
         if not request.tools or request.tool_choice == "none":
@@ -72,7 +68,7 @@ class Greedy:
 @tool(effect="once")
 async def pay(query: str, context: ToolContext) -> str:
     """Pay."""
-    _write(context.deps / "paid", context.key)
+    write(context.deps / "paid", context.key)
     return "paid"
 
 
@@ -95,11 +91,6 @@ class Boss(AgentConfig[None]):
     tools = (delegate(Child(), description="Digs."),)
 
 
-def _write(path: Path, line: str) -> None:
-    with path.open("ab", buffering=0) as file:
-        file.write(f"{line}\n".encode())
-
-
 async def run(folder: Path, points: Points, limit: str, *, resume: bool = False) -> RunResult:
     """Run or resume the tree on the store in *folder*."""
     async with await SqliteStore.open(folder / "runs.db") as store:
@@ -115,12 +106,3 @@ async def run(folder: Path, points: Points, limit: str, *, resume: bool = False)
             resume=resume,
         )
         return await orchestrator.run()
-
-
-def _kill_at(point: int) -> Points:
-    return Points(lambda _, number: os.kill(os.getpid(), signal.SIGKILL) if number == point else None)
-
-
-if __name__ == "__main__":
-    resuming = "resume" in sys.argv
-    asyncio.run(run(Path(sys.argv[1]), _kill_at(int(sys.argv[2])), sys.argv[3], resume=resuming))

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
-import sys
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from concertino import OPERATOR, RunResult, SqliteStore, UserMessage
-from concertino.testing import Points
 
 from .background_program import run
 from .conftest import shards
 from .kit import steal
+from .lives import killed, made, unbroken
 
-ROOT = Path(__file__).resolve().parents[2]
 WORKERS = 4
 PAIRS = int(os.environ.get("PAIRS", "6"))
 
@@ -44,21 +40,15 @@ async def check(folder: Path, result: RunResult, where: str) -> int:
 
 @pytest.mark.parametrize("part", shards(WORKERS))
 async def test_killed_at_each_write(part: int, tmp_path: Path) -> None:
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    points = Points(lambda _name, _number: None)
+    whole, points = made(tmp_path / "whole"), unbroken()
     least = await check(whole, await run(whole, points), "not killed") - 1  # one result may come before a request
     for number in range(1 + part, len(points.passed) + 1, WORKERS):
         folder = tmp_path / str(number)
-        folder.mkdir()
-        program = [sys.executable, "-m", "tests.crash.background_program", str(folder), str(number)]
-        process = await asyncio.create_subprocess_exec(*program, cwd=ROOT)
-        if await process.wait() == 0:
+        if not await killed(run, folder, number):
             continue  # the order of concurrent writes differs: this process had fewer
-        assert process.returncode == -signal.SIGKILL
         async with await SqliteStore.open(folder / "runs.db") as store:
             await steal(store, "run_1")
-        result = await run(folder, Points(lambda _name, _number: None))
+        result = await run(folder, unbroken())
         booked = await check(folder, result, f"killed at point {number}, {points.passed[number - 1]}")
         assert least <= booked <= least + 1 + 3, "at most what was in flight is asked again"
 
@@ -67,18 +57,13 @@ async def test_killed_at_each_write(part: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("part", shards(2))
 async def test_killed_twice(part: int, busy: bool, tmp_path: Path) -> None:
     """The second process dies while it restores or delivers what the first one left."""
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    points = Points(lambda _name, _number: None)
+    whole, points = made(tmp_path / "whole"), unbroken()
     await check(whole, await run(whole, points, busy=busy), "not killed")
     kills = Random(part)
     for pair in range(PAIRS):
         folder = tmp_path / str(pair)
-        folder.mkdir()
         at = [kills.randint(3, len(points.passed)), kills.randint(1, len(points.passed) // 2)]
         for number in at:
-            program = [sys.executable, "-m", "tests.crash.background_program", str(folder), str(number)]
-            process = await asyncio.create_subprocess_exec(*program, *["busy"] * busy, cwd=ROOT)
-            await process.wait()
-        result = await run(folder, Points(lambda _name, _number: None), busy=busy)
+            await killed(run, folder, number, busy=busy)
+        result = await run(folder, unbroken(), busy=busy)
         await check(folder, result, f"killed at points {at}")

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from concertino import OPERATOR, RunResult, SqliteStore
-from concertino.testing import Points
 
 from .kit import steal
 from .limits_program import BUDGET, LIMITS, SCOPE, run
+from .lives import killed, lines, made, unbroken
 
-ROOT = Path(__file__).resolve().parents[2]
 KILLS = int(os.environ.get("KILLS", "5"))
-
-
-def lines(path: Path) -> list[str]:
-    """Return the lines of a file, if it exists."""
-    return path.read_text().splitlines() if path.exists() else []
 
 
 async def check(folder: Path, result: RunResult, limit: str, where: str) -> None:
@@ -65,27 +56,21 @@ async def check(folder: Path, result: RunResult, limit: str, where: str) -> None
 
 @pytest.mark.parametrize("limit", LIMITS)
 async def test_killed_at_each_operation(limit: str, tmp_path: Path) -> None:
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    points = Points(lambda _name, _number: None)
+    whole, points = made(tmp_path / "whole"), unbroken()
     await check(whole, await run(whole, points, limit), limit, "not killed")
     count = len(points.passed)
     step = max(1, count // KILLS)
     for number in range(3 + hash_of(limit) % step, count + 1, step):
         folder = tmp_path / str(number)
-        folder.mkdir()
-        program = [sys.executable, "-m", "tests.crash.limits_program", str(folder), str(number), limit]
-        process = await asyncio.create_subprocess_exec(*program, cwd=ROOT)
-        if await process.wait() == 0:
+        if not await killed(run, folder, number, limit=limit):
             continue  # the order of concurrent work differs: this process passed fewer points
-        assert process.returncode == -signal.SIGKILL
         async with await SqliteStore.open(folder / "runs.db") as store:
             await steal(store, "run_1")
             found = await store.run(OPERATOR, "run_1")
             assert found is not None
             if found.end is not None:
                 continue
-        result = await run(folder, Points(lambda _name, _number: None), limit, resume=True)
+        result = await run(folder, unbroken(), limit, resume=True)
         await check(folder, result, limit, f"killed at point {number} of {count}, {points.passed[number - 1]}")
 
 

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from concertino import OPERATOR, SqliteStore
-from concertino.testing import Points
 
 from .conftest import shards
 from .kit import steal
+from .lives import killed, lines, made, unbroken
 from .work_program import run
 
-ROOT = Path(__file__).resolve().parents[2]
 PAYMENTS = 5
 """Two in `prepare`, one in each of two parallel tools, one in `conclude`."""
 
 
-def lines(path: Path) -> list[str]:
-    """Return the lines of a file, if it exists."""
-    return path.read_text().splitlines() if path.exists() else []
-
-
 async def passed(folder: Path) -> list[str]:
     """Return the points of a run that is not killed."""
-    points = Points(lambda _name, _number: None)
+    points = unbroken()
     result = await run(folder, points)
     assert result.text == "re first? paid 1"
     assert len(lines(folder / "paid")) == PAYMENTS
@@ -38,8 +29,7 @@ async def passed(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("part", shards(4))
 async def test_killed_at_each_write(part: int, tmp_path: Path) -> None:
-    whole = tmp_path / "whole"
-    whole.mkdir()
+    whole = made(tmp_path / "whole")
     points = await passed(whole)
     asked = Counter(lines(whole / "asked"))
     assert sum(asked.values()) == 2 + 2 + 4 + 1
@@ -48,14 +38,11 @@ async def test_killed_at_each_write(part: int, tmp_path: Path) -> None:
     ]
     for number in after_start[part::4]:
         folder = tmp_path / str(number)
-        folder.mkdir()
-        program = [sys.executable, "-m", "tests.crash.work_program", str(folder), str(number)]
-        process = await asyncio.create_subprocess_exec(*program, cwd=ROOT)
-        assert await process.wait() == -signal.SIGKILL
+        assert await killed(run, folder, number)
         before = (lines(folder / "paid"), Counter(lines(folder / "asked")))
         async with await SqliteStore.open(folder / "runs.db") as store:
             await steal(store, "run_1")
-        result = await run(folder, Points(lambda _name, _number: None), resume=True)
+        result = await run(folder, unbroken(), resume=True)
         where = f"killed at point {number}, {points[number - 1]}, after {before}"
         assert result.status == "completed", where
         paid = lines(folder / "paid")

@@ -1,14 +1,8 @@
-"""An agent whose hooks and tools ask and call outside turns, in a process that kills itself at a point.
-
-python -m tests.crash.work_program FOLDER POINT
-"""
+"""An agent whose hooks and tools ask and call outside turns, in a process that kills itself at a point."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +28,8 @@ from concertino.testing import FaultyStore, Points
 from concertino.tools import Work
 from concertino.usage import Tokens
 
+from .lives import write
+
 
 class Oracle:
     """Answers by the last message, and writes down what it is asked."""
@@ -53,7 +49,7 @@ class Oracle:
             if not isinstance(last, AssistantMessage)
             else ""
         )
-        _write(self._folder / "asked", text)
+        write(self._folder / "asked", text)
         await asyncio.sleep(0)
         if request.tools and not isinstance(last, ToolMessage):
             calls = tuple(ToolCall(f"c{n}", "shop", f'{{"item": {n}}}') for n in (1, 2))
@@ -69,7 +65,7 @@ class Oracle:
 @tool(effect="once")
 async def pay(amount: int, context: ToolContext) -> str:
     """Pay."""
-    _write(context.deps / "paid", context.key)
+    write(context.deps / "paid", context.key)
     await asyncio.sleep(0)
     return f"paid {amount}"
 
@@ -102,11 +98,6 @@ async def _paid(work: Work, amount: int) -> str:
         return "perhaps paid"
 
 
-def _write(path: Path, line: str) -> None:
-    with path.open("ab", buffering=0) as file:
-        file.write(f"{line}\n".encode())
-
-
 async def run(folder: Path, points: Points, *, resume: bool = False) -> RunResult:
     """Run or resume the agent on the store in *folder*."""
     async with await SqliteStore.open(folder / "runs.db") as store:
@@ -119,11 +110,3 @@ async def run(folder: Path, points: Points, *, resume: bool = False) -> RunResul
             resume=resume,
         )
         return await orchestrator.run()
-
-
-def _kill_at(point: int) -> Points:
-    return Points(lambda _, number: os.kill(os.getpid(), signal.SIGKILL) if number == point else None)
-
-
-if __name__ == "__main__":
-    asyncio.run(run(Path(sys.argv[1]), _kill_at(int(sys.argv[2]))))

@@ -1,15 +1,9 @@
-"""A worker with pre-enrichment, passes, an approval and a synthesis, in a process that kills itself at a point.
-
-python -m tests.crash.worker_program FOLDER POINT [resume]
-"""
+"""A worker with pre-enrichment, passes, an approval and a synthesis, in a process that kills itself at a point."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +14,6 @@ from concertino import (
     Resources,
     RunContext,
     RunResult,
-    Scope,
     SqliteStore,
     ToolContext,
     ToolOrchestrator,
@@ -33,7 +26,7 @@ from concertino.providers import ModelEvent, Reply, TextChunk
 from concertino.testing import FaultyStore, Points
 from concertino.usage import Tokens
 
-ANN = Scope("acme", "ann")
+from .lives import ANN, write
 
 
 class Analyst:
@@ -106,11 +99,6 @@ def worker() -> WorkerAgent:
     return Clerk(definition, ToolRegistry([stats, mark]))
 
 
-def write(path: Path, line: str) -> None:
-    with path.open("ab", buffering=0) as file:
-        file.write(f"{line}\n".encode())
-
-
 async def run(folder: Path, points: Points, *, resume: bool = False) -> RunResult:
     """Run or resume the worker on the store in *folder*."""
     async with await SqliteStore.open(folder / "runs.db") as store:
@@ -125,16 +113,8 @@ async def run(folder: Path, points: Points, *, resume: bool = False) -> RunResul
         return await orchestrator.run()
 
 
-def kill_at(point: int) -> Points:
-    return Points(lambda _, number: os.kill(os.getpid(), signal.SIGKILL) if number == point else None)
-
-
-async def main(folder: Path, point: int, *, resume: bool) -> None:
-    await run(folder, kill_at(point), resume=resume)
+async def run_and_wait(folder: Path, points: Points) -> None:
+    """Run the worker until it is suspended, and then wait until the process is killed."""
+    await run(folder, points)
     write(folder / "suspended", "yes")
-    if not point:
-        await asyncio.Event().wait()  # between the approval card and its answer, until it is killed
-
-
-if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), resume=len(sys.argv) > 3))
+    await asyncio.Event().wait()  # between the approval card and its answer

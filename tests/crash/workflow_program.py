@@ -1,13 +1,9 @@
-"""A workflow with all kinds of steps, in a process that kills itself at a point.
-
-python -m tests.crash.workflow_program FOLDER POINT [resume]
-"""
+"""A workflow with all kinds of steps, in a process that kills itself at a point."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -40,7 +36,7 @@ from concertino.providers import ModelEvent, Reply, TextChunk, ToolCallReady
 from concertino.testing import FaultyStore, Points
 from concertino.usage import Tokens
 
-from .worker_program import ANN, kill_at, write
+from .lives import ANN, write
 
 NOTES = "Looked at everything that the step names, and found two risks."
 
@@ -148,7 +144,3 @@ async def run(folder: Path, points: Points, *, resume: bool = False) -> RunResul
             resume=resume,
         )
         return await orchestrator.run()
-
-
-if __name__ == "__main__":
-    asyncio.run(run(Path(sys.argv[1]), kill_at(int(sys.argv[2])), resume=len(sys.argv) > 3))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 from unittest.mock import patch
 
@@ -12,12 +13,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from concertino import AgentConfig, Chat, Limits, Resources, Retention, ToolOrchestrator, ToolRegistry, tool
-from concertino.context_state import ContextReport
+from concertino import (
+    AgentConfig,
+    Chat,
+    Limits,
+    Model,
+    ModelRequest,
+    Resources,
+    Retention,
+    RunResult,
+    ToolOrchestrator,
+    ToolRegistry,
+    tool,
+)
+from concertino.context_state import ContextReport, ContextState
 from concertino.events import Notice
 from concertino.messages import AssistantMessage, Message, Reasoning, Text, ToolCall, ToolMessage, UserMessage
+from concertino.providers import ModelEvent, Reply
 from concertino.testing import ScriptedModel, call
 from concertino.token_engine import TokenStatistics
+from concertino.usage import Tokens
 
 FRUGAL = Retention(frees=200, price=1e9, floor=0)
 LONG = "A line of what was found. " * 30
@@ -114,3 +129,76 @@ async def test_examples_that_a_full_window_has_omitted_return_in_the_next_run() 
     kept = await converse(history, examples, turns, kept=True)
     assert kept == await converse(history, examples, turns, kept=False)
     assert any(each.code == "context_trimmed" for each in kept if isinstance(each, Notice))
+
+
+async def test_a_history_that_the_product_changes_in_place_is_taken_as_it_is_now() -> None:
+    model = ScriptedModel("First. " * 50, "Second. " * 50, "Third.")
+    resources = Resources(model=model, retention=FRUGAL, limits=lambda *_: Limits(context=4_000, output=200))
+    history: list[Message] = []
+    context = None
+    for number in range(3):
+        chat = Chat(f"Question {number}", history=history, context=context)
+        result = await ToolOrchestrator(chat, AgentConfig(), resources=resources).run()
+        history += result.messages
+        context = result.context
+        if number == 1:
+            history[0] = UserMessage("Another question")
+    assert [message.text for message in model.requests[-1].messages if isinstance(message, UserMessage)] == [
+        "Another question",
+        "Question 1",
+        "Question 2",
+    ]
+
+
+class Repeating:
+    """A model that calls a tool once in each run, with the next of *ids*; it waits before the second call."""
+
+    provider, name = "scripted", "repeating"
+
+    def __init__(self, *ids: str) -> None:
+        self._ids, self._asked = iter(ids), 0
+        self.waits, self.go = asyncio.Event(), asyncio.Event()
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        asked = isinstance(request.messages[-1], UserMessage)
+        self._asked += asked
+        if asked and self._asked == 2:
+            self.waits.set()
+            await self.go.wait()
+        part = ToolCall(next(self._ids), "look", '{"n": 1}') if asked else Text("Done.")
+        yield Reply(AssistantMessage((part,), "tool_calls" if asked else "end"), Tokens(10, 5))
+
+    async def close(self) -> None:
+        """Release nothing."""
+
+
+async def test_each_branch_knows_its_own_call_ids() -> None:
+    """Branches share what is known of the messages before them, and nothing else."""
+    model, plain = Repeating("a", "b", "a"), ScriptedModel("Hello.", "Hello.", "Hello.", "Hello.")
+    resources = Resources(model=plain, limits=lambda *_: Limits(context=4_000, output=200))
+    seen: list[Notice] = []
+
+    async def say(history: Sequence[Message], context: ContextState | None, model: Model = plain) -> RunResult:
+        chat = Chat("Go on.", model=model, history=history, context=context)
+        run = ToolOrchestrator(chat, AgentConfig(), ToolRegistry([look]), resources=resources)
+        seen.extend([event async for event in run.stream() if isinstance(event, Notice)])
+        assert run.result is not None
+        return run.result
+
+    def called(result: RunResult) -> list[str]:
+        messages = (message for message in result.messages if isinstance(message, AssistantMessage))
+        return [each.id for message in messages for each in message.tool_calls]
+
+    first = await say([], None, model)
+    second = await say(first.messages, first.context)
+    history = (*first.messages, *second.messages)
+    branch = asyncio.create_task(say(history, second.context, model))
+    await model.waits.wait()
+    turn = (UserMessage("Look."), AssistantMessage((ToolCall("b", "look", "{}"),), "tool_calls"))
+    result = ToolMessage("b", "look", "nothing")
+    for _ in range(2):  # two more branches with the id
+        await say((*first.messages, *turn, result), second.context)
+    model.go.set()
+    assert called(await branch) == ["b"], "the other branches have this id, not this one"
+    assert called(await say(history, second.context, model)) != ["a"], "taken in the first turn of all branches"
+    assert not [notice for notice in seen if notice.code == "history_repaired"]

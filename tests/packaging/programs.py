@@ -92,6 +92,17 @@ async def main():
 asyncio.run(main())
 """
 
+OTEL = """
+import asyncio
+from concertino import AgentConfig, Chat, ToolOrchestrator
+from concertino.observability import OpenTelemetry
+from concertino.testing import ScriptedModel
+
+with ScriptedModel("3") as model:  # without an SDK, nothing is recorded
+    run = ToolOrchestrator(Chat(model=model, message="1 + 2?"), AgentConfig(), observers=[OpenTelemetry()])
+    assert asyncio.run(run.run()).text == "3"
+"""
+
 YAML = """
 import tempfile
 from pathlib import Path
@@ -156,6 +167,7 @@ PROGRAMS = {
     "web": WEB,
     "cli": CLI,
     "server": SERVER,
+    "otel": OTEL,
     "yaml": YAML,
     "mcp": MCP,
     "examples": EXAMPLES,

@@ -24,6 +24,7 @@ LAYERS = (
         "images",
         "messages",
         "operations",
+        "number_checks",
         "records",
         "scope",
         "text",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 
@@ -17,6 +18,7 @@ from concertino.token_engine import (
     TokenEngine,
 )
 from concertino.usage import Tokens
+from tests.token_engine.test_call_counts import python_calls
 
 FIXED = {"system prompt": "Be brief.", "tools": ""}
 MODEL = "openai:gpt-5"
@@ -191,3 +193,30 @@ def test_messages_of_the_summary_stay_recallable_after_a_start() -> None:
     assert found is not None
     assert "Let me look." in found.text
     assert any("They looked" in m.text for m in engine.preview() if isinstance(m, UserMessage))
+
+
+def test_earlier_summaries_cost_another_process_few_calls() -> None:
+    """The fingerprint of the last summary is that of the messages of all: they are not read once for each."""
+    engine, state, _ = finished(EstimatingCounter(), 200)
+    record = list(engine.record())
+    last = dataclasses.replace(state, edits=state.edits[-1:])
+    assert len(state.edits) > 5
+
+    def calls(state: ContextState) -> int:
+        return python_calls(lambda: void(started(EstimatingCounter(), record, state)))
+
+    assert calls(state) - calls(last) <= 40 * len(state.edits)
+
+
+def void(_: object) -> None:
+    """Return nothing."""
+
+
+def test_the_edits_up_to_a_change_are_applied() -> None:
+    engine, state, _ = finished(EstimatingCounter(), 60)
+    record = list(engine.record())
+    second = state.edits[1]
+    record[second[2] - 1] = ToolMessage("other", "look", "another result")
+    following = TokenEngine(EstimatingCounter(), 60_000, FRUGAL, clock=lambda: 1.0)
+    assert not following.start(record, state)
+    assert following.edits == engine.edits[:1]

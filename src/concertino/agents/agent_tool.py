@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import ConfigurationError, RunError, ToolError
 from ..messages import AssistantMessage
+from ..number_checks import check_whole
 from ..orchestrator.agent import AgentConfig, check_parts
 from ..tools.base import Tool, ToolContext, ToolResult
 from ..tools.registry import ToolRegistry
@@ -89,6 +90,7 @@ def delegate(
     """
     if not isinstance(agent, AgentConfig):
         raise ConfigurationError(f"{agent!r:.80} is not an agent; pass an instance of a subclass of AgentConfig")
+    check_whole("delegate", "tool_call_limit", tool_call_limit, 0, optional=True)
     if agent.parts:
         check_parts(agent)
     registry = None if tools is None else ToolRegistry(tools)

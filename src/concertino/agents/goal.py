@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import ConfigurationError, LimitReason
 from ..messages import SystemMessage
+from ..number_checks import check_whole
 from ..orchestrator.agent import AgentConfig, Part
 from ..orchestrator.outcome import Continue, Finish, NextStep
 from ..orchestrator.run import RunContext
@@ -58,8 +59,7 @@ class GoalAgent(AgentConfig[GoalState]):
     ) -> None:
         if not goal.strip():
             raise ConfigurationError(f"GoalAgent(goal={goal!r}): state the condition of the goal")
-        if not isinstance(rounds, int) or rounds < 1:
-            raise ConfigurationError(f"GoalAgent(rounds={rounds!r:.80}): use a whole number above 0")
+        check_whole("GoalAgent", "rounds", rounds)
         self.name, self.goal, self.rounds = name, goal, rounds
         self.prompt = f"{prompt}\n\n# Goal\n{goal}".strip()
         self.tools, self.parts = tuple(tools), tuple(parts)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Literal
 
-from ..errors import ConfigurationError
 from ..ids import digest
+from ..number_checks import check_whole
 from ..records import record
 
 StuckKind = Literal["identical_calls", "ping_pong", "consecutive_errors", "no_progress"]
@@ -48,8 +48,7 @@ class StuckDetection:
 
     def __post_init__(self) -> None:
         for name in ("identical", "alternations", "errors", "idle"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 2:
-                raise ConfigurationError(f"StuckDetection({name}={getattr(self, name)!r:.80}): use a number above 1")
+            check_whole("StuckDetection", name, getattr(self, name), 2)
 
     def fresh(self) -> StuckDetection:
         """Return a detection with the same thresholds that has seen nothing."""

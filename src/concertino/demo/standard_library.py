@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..tools.documents.chunks import ReadDocument
+    from ..tools.documents.markdown import ReadDocument
 
 _LEFT_OUT = {"test", "tests", "idlelib", "turtledemo", "lib2to3", "ensurepip", "distutils", "pydoc_data",
              "this", "site", "antigravity", "tkinter", "turtle", "posix", "nt", "posixpath", "ntpath",
@@ -47,8 +47,7 @@ class StandardLibrary:
 
     def read(self, location: str) -> ReadDocument:
         """Return a document of the last scan. It is read in this process: it belongs to the installed Python."""
-        from ..tools.documents.chunks import divided  # noqa: PLC0415 - this file also runs outside of the package
-        from ..tools.documents.markdown import Document  # noqa: PLC0415
+        from ..tools.documents.markdown import Document, ReadDocument, chunks  # noqa: PLC0415 - this file also runs alone
 
         title, text = self._documents[location]
         found: list[str] = []
@@ -59,7 +58,8 @@ class StandardLibrary:
             found.append(
                 f"```\n{inspect.cleandoc(part)}\n```" if is_code else inspect.cleandoc(part) if indent < 8 else part
             )
-        return divided(Document(_ROLE.sub(r"`\2`", "\n\n".join(found)), title), location)
+        document = Document(_ROLE.sub(r"`\2`", "\n\n".join(found)), title)
+        return ReadDocument(title, list(chunks(document, location)))
 
     def remarks(self) -> Sequence[str]:
         """Return nothing: no docstring is left out."""

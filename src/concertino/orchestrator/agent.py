@@ -87,6 +87,8 @@ class AgentConfig(Generic[S]):
     output_retries: int = 2
     """How often the model is asked again, with the error, for an answer that does not match `output_type`. After that
     the run fails."""
+    is_workflow: bool = False
+    """Whether the agent does the steps of a workflow: observers and displays may show it differently."""
     allow_prompt_override: bool = False
     """Whether `Chat(system_prompt=...)` replaces the prompt."""
 
@@ -288,7 +290,9 @@ def _check_arguments(cls: type, args: tuple[object, ...], settings: dict[str, ob
     """Raise `ConfigurationError` for arguments that nothing reads: `object.__init__` ignores them."""
     if (args or settings) and cls.__init__ is object.__init__:  # type: ignore[misc]  # compared, not called
         given = ", ".join([f"{name}=" for name in settings] or ["positional arguments"])
-        raise ConfigurationError(f"{cls.__name__}({given}...): it takes no arguments; set attributes in a subclass")
+        shared = [name for name in settings if name in _SHARED]
+        remedy = f"pass Resources({shared[0]}=...)" if shared else "set attributes in a subclass"
+        raise ConfigurationError(f"{cls.__name__}({given}...): it takes no arguments; {remedy}")
 
 
 OBSERVERS = ("on_tools_selected", "on_tool_progress")
@@ -329,9 +333,13 @@ def check_parts(config: AgentConfig[Any]) -> None:
     check_deciders(config.name, {name: [label for label, _ in found[name]] for name in found if name not in OBSERVERS})
 
 
+_SHARED = ("retry", "fallback", "rate_limits", "retention")
+"""Fields of `Resources` that may be mistaken for settings of an agent."""
+
+
 @functools.cache
 def _check_hooks(kind: type[AgentConfig[Any] | Part]) -> None:
-    """Raise `ConfigurationError` if a hook of *kind* is misspelt or has a signature that the engine cannot call."""
+    """Raise `ConfigurationError` for a hook that is misspelt or cannot be called, and for a setting of `Resources`."""
     for name, value in inspect.getmembers_static(kind):
         if name in HOOKS:
             _check_signature(kind, name, value)
@@ -342,6 +350,11 @@ def _check_hooks(kind: type[AgentConfig[Any] | Part]) -> None:
                 raise ConfigurationError(
                     f"{kind.__name__}.{name} is not a hook: rename it to {similar[0]}, or start its name with '_'"
                 )
+        elif name in _SHARED and not isinstance(value, property):
+            raise ConfigurationError(
+                f"{kind.__name__}.{name} is not read, since runs share it: pass Resources({name}=...), or begin its "
+                "name with '_'"
+            )
 
 
 def _check_inheritance(kind: type, name: str) -> None:

@@ -74,6 +74,10 @@ class Chat:
     """What the run and its sub-agents may spend together; needs a store. Budgets of users and tenants are set in the
     store (`Store.set_budget`)."""
 
+    traceparent: str = field(default="", kw_only=True)
+    """The trace that the run belongs to, as the value of the W3C header `traceparent`. It is recorded, so that the
+    trace continues in other processes. Empty: that of the code that starts the run, if an observer knows it."""
+
     turn: TurnStart | None = field(default=None, kw_only=True)
     """The turn of its conversation that the run is; set by `Conversation.send`."""
 

@@ -20,6 +20,7 @@ from ..errors import (
 )
 from ..events import RunEnded, RunEvent, RunResult, RunStarted, RunStatus
 from ..ids import new_run_id
+from ..number_checks import check_amount, check_whole
 from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Chat
@@ -44,6 +45,7 @@ from .resources import Resources
 from .run import RunContext, RunSession, RunWork, no_work
 from .sub_agents import spawn
 from .tool_calls.context import Parent
+from .tracing import traced
 from .turn import TurnRunner
 from .validation import check_run
 
@@ -80,6 +82,8 @@ class ToolOrchestrator:
         lease: float = LEASE,
         parent: Parent | None = None,
     ) -> None:
+        check_whole("ToolOrchestrator", "tool_call_limit", tool_call_limit, 0, optional=True)
+        check_amount("ToolOrchestrator", "lease", lease, "seconds above 0")
         self._resources = resources or _DEFAULT
         self.chat = chat
         self._config = config
@@ -160,7 +164,7 @@ class ToolOrchestrator:
                     yield event
         finally:
             if not task.done():
-                stream.close()
+                stream.leave()
                 task.cancel()
                 await asyncio.wait([task])
                 self._ensure_result(run)
@@ -207,6 +211,8 @@ class ToolOrchestrator:
     def _open(self) -> RunSession:
         if self._run is not None:
             raise ConfigurationError("this ToolOrchestrator has run already; create one per run")
+        if self._observers and not self._resume and not self.chat.traceparent:
+            self.chat = traced(self.chat, self._observers, self._config.name)
         agent = (self._config, self._registry, self.run_id)
         limit, parent, lease = self._tool_call_limit, self._parent, self._lease
         self._run = open_run(self.chat, self._resources, *agent, tool_call_limit=limit, parent=parent, lease=lease)
@@ -277,7 +283,9 @@ class ToolOrchestrator:
         if run.recorder is not None:
             await run.recorder.open(run.tree, run.scope, resumed=self._resume)
         call = self._parent.call_id if self._parent else None
-        run.emit(RunStarted, self._config.name, run.chat.message, call, self._resume)
+        chat, config = run.chat, self._config
+        ids = (chat.conversation_id, chat.traceparent)
+        run.emit(RunStarted, config.name, chat.message, call, self._resume, config.is_workflow, *ids)
         if run.repairs:
             run.notify("history_repaired", run.repairs)
         context = run.context

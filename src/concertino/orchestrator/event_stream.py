@@ -164,6 +164,16 @@ class EventStream:
         if self._read is not None:
             self._read.set()
 
+    def leave(self) -> None:
+        """Keep nothing more for the consumer, who has left. Observers see the run to its end."""
+        self._consumed = self.behind = False
+        if self._observers:
+            self._events.clear()
+            if self._read is not None:
+                self._read.set()
+        else:
+            self.close()
+
     def wake(self, _task: asyncio.Task[Any]) -> None:
         """Wake the consumer: the task that produces events has ended."""
         if self._waiter is not None and not self._waiter.done():

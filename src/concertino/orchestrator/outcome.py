@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import ConfigurationError
 from ..events import Audience
 from ..messages import AssistantMessage, Media, Message, Retain, ToolCall, ToolChoice, ToolMessage, UserMessage
+from ..number_checks import check_amount
 from ..records import record
 
 
@@ -119,8 +120,7 @@ class Ask:
     def __post_init__(self) -> None:
         if not _are(str, self.who):
             raise ConfigurationError(f"Ask(who={self.who!r:.80}): use a tuple of names")
-        if self.seconds is not None and not (isinstance(self.seconds, int | float) and self.seconds > 0):
-            raise ConfigurationError(f"Ask(seconds={self.seconds!r:.80}): use seconds above 0, or None")
+        check_amount("Ask", "seconds", self.seconds, "seconds above 0", optional=True)
 
 
 @record

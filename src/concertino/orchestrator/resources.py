@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from ..context_state import ContextState
 from ..errors import ConfigurationError, UnknownModelError
+from ..number_checks import check_amount, check_whole
 from ..providers.base import Model, model_id
 from ..providers.catalog import context_window, max_output_tokens
 from ..providers.rate_limit import RateLimit
@@ -75,13 +76,9 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name in _WHOLE:
-            value = getattr(self, name)
-            if not (isinstance(value, int) and value >= 1) and not (value is None and name in _OPTIONAL):
-                raise ConfigurationError(f"Limits({name}={value!r:.80}): use a whole number of at least 1")
+            check_whole("Limits", name, getattr(self, name), optional=name in _OPTIONAL)
         for name in ("hook_seconds", "seconds", "cost"):
-            value = getattr(self, name)
-            if not (isinstance(value, int | float | Decimal) and value > 0) and not (value is None and name == "cost"):
-                raise ConfigurationError(f"Limits({name}={value!r:.80}): use a number above 0")
+            check_amount("Limits", name, getattr(self, name), optional=name == "cost")
         if self.output >= self.context:
             raise ConfigurationError(
                 f"Limits(output={self.output:,}) fills a context of {self.context:,} tokens: choose a smaller output, "
@@ -152,8 +149,7 @@ def limits_within(context: int | None) -> LimitsFunction:
 
     Raises `ConfigurationError` if *context* is anything else.
     """
-    if context is not None and (not isinstance(context, int) or isinstance(context, bool) or context < 1):
-        raise ConfigurationError(f"invalid limits_within({context!r}): use a number of tokens, or None")
+    check_whole("limits_within", "context", context, optional=True)
 
     def limits(scope: Scope, model: Model, agent: HasLimits) -> Limits:
         found = default_limits(scope, model, agent)

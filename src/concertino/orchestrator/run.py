@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from ..errors import RunStateError
@@ -179,6 +179,7 @@ class RunSession:
         "context",
         "data",
         "deadlines",
+        "earlier_calls",
         "emit",
         "ended",
         "first_record",
@@ -259,7 +260,9 @@ class RunSession:
         self.checked = NOTHING_CHECKED
         """The examples and the history, in which no provider finds a fault."""
         self.call_ids: set[str] = set()
-        """The ids of all calls in the conversation."""
+        """The ids of the calls that this run added to the conversation."""
+        self.earlier_calls: Container[str] = ()
+        """The ids of the calls before them."""
         self.opened: OpenTurn | OpenRequest | None = None
         """Where a resumed run continues."""
         self.steers: list[str] = []

@@ -7,6 +7,7 @@ frozen: the next run of a long conversation checks only the new messages.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import compress, repeat
 from operator import attrgetter, is_not
@@ -94,6 +95,10 @@ def _is_context(value: object) -> bool:
         return False
 
 
+def _is_traceparent(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", value) is not None
+
+
 def _optional(check: Check) -> Check:
     return lambda value: value is None or check(value)
 
@@ -125,6 +130,7 @@ _CHAT: dict[str, tuple[Check, str]] = {
     "personalization_enabled": (_is(bool), "use True or False"),
     "summary": _TEXT,
     "conversation_id": _TEXT,
+    "traceparent": (_is_traceparent, "use the value of a W3C header traceparent, or leave it out"),
     "personalization": _TEXT,
     "project_rules": _TEXT,
 }
@@ -242,7 +248,8 @@ def check_chat(chat: object, resources: object, *, resume: bool = False, run_id:
         raise ConfigurationError(f"{need}: pass Resources(store=...)")
     if resources.fallback:
         _check_fallback(chat, resources)
-    _check_contents("history", chat.history, known)
+    history = chat.history if chat.turn is None else ()  # what the store returns was checked before it was written
+    _check_contents("history", history, known)
     for examples in chat.few_shot.values():
         _check_contents("few_shot", examples)
 

@@ -14,7 +14,8 @@ from math import inf
 from threading import Lock
 from time import monotonic
 
-from ..errors import ConfigurationError, RateLimitError
+from ..errors import RateLimitError
+from ..number_checks import check_amount, check_whole
 
 
 class RateLimit:
@@ -39,13 +40,9 @@ class RateLimit:
         tokens_per_minute: float | None = None,
         max_concurrent: int | None = None,
     ) -> None:
-        for name, limit in (
-            ("requests_per_minute", requests_per_minute),
-            ("tokens_per_minute", tokens_per_minute),
-            ("max_concurrent", max_concurrent),
-        ):
-            if limit is not None and (not isinstance(limit, int | float) or not limit > 0):
-                raise ConfigurationError(f"invalid RateLimit({name}={limit!r}): use a number above 0, or None")
+        check_amount("RateLimit", "requests_per_minute", requests_per_minute, optional=True)
+        check_amount("RateLimit", "tokens_per_minute", tokens_per_minute, optional=True)
+        check_whole("RateLimit", "max_concurrent", max_concurrent, optional=True)
         self._rates = (requests_per_minute, tokens_per_minute)
         self._bursts = [None if rate is None else max(rate / 10, 1.0) for rate in self._rates]
         self._available = [burst or 0.0 for burst in self._bursts]

@@ -19,8 +19,10 @@ from ..events import RunEvent, RunResult, StopReceipt
 from ..ids import new_run_id
 from ..messages import Message
 from ..orchestrator.chat import Chat
+from ..orchestrator.event_stream import Observer
 from ..orchestrator.journal.data_policy import DataPolicy
 from ..orchestrator.journal.patterns import redactor_of
+from ..orchestrator.tracing import current_trace
 from ..providers.base import Model, model_id
 from ..scope import AnyScope, Scope
 from ..storage.base import Store
@@ -46,6 +48,7 @@ class _Runs(Protocol):
     """The part of the runtime that conversations need."""
 
     store: Store
+    observers: tuple[Observer, ...]
 
     def live(self, scope: AnyScope, run_id: str) -> LiveRun | None: ...
 
@@ -77,6 +80,11 @@ class ConversationTurn:
     def run_id(self) -> str:
         """The id of the turn's run."""
         return self.id
+
+    @property
+    def closed(self) -> bool:
+        """Return whether the runtime is closed: then no event follows in this process."""
+        return self._conversation._starter.events.closed
 
     async def read(self) -> StoredTurn:
         """Return the turn as stored: its state, message, answer and feedback."""
@@ -285,6 +293,8 @@ class Conversation:
             raise ConfigurationError(f"invalid when_busy {when_busy!r}: choose from {', '.join(get_args(WhenBusy))}")
         check_text(key=key, mode=mode)
         check_input(chat)
+        if self._runs.observers:
+            chat = current_trace(chat, self._runs.observers)  # a queued turn starts elsewhere
         first = when_busy == "interrupt"
         turn = QueuedTurn(run_id=new_run_id(), input={}, parent=parent, key=key, mode=mode, first=first)
         while True:

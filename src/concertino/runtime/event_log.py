@@ -16,6 +16,7 @@ from ..scope import OPERATOR, AnyScope
 from ..storage.base import Store
 from ..storage.types import EventPage
 from .conversation_watch import ConversationWatch
+from .counts import RuntimeCounts
 from .event_pieces import unpack, without_replaced
 from .event_writer import EventWriter
 
@@ -40,19 +41,21 @@ class EventLog:
         self.conversations = ConversationWatch(store)
         """Wakes the readers of conversations."""
         self._writers: dict[str, EventWriter] = {}
+        self.counts = RuntimeCounts(self._writers)
         self._finishing: set[asyncio.Task[None]] = set()
         self._waiting: dict[str, list[tuple[_Position, asyncio.Future[None]]]] = {}
         self._polling: asyncio.Task[None] | None = None
-        self._closed = False
+        self.closed = False
+        """Whether readers get what is stored, and nothing more."""
 
     def open(self) -> None:
         """Let readers follow runs, also after `close`."""
-        self._closed = self.conversations.closed = False
+        self.closed = self.conversations.closed = False
 
     def writer(self, root_id: str) -> EventWriter:
         """Return the writer of a tree that starts or is resumed in this process."""
         self.open()
-        writer = self._writers[root_id] = EventWriter(self._store, root_id)
+        writer = self._writers[root_id] = EventWriter(self._store, root_id, self.counts)
         self.wake(root_id)
         return writer
 
@@ -66,7 +69,7 @@ class EventLog:
         """Store what is left, and end all readers."""
         if self._finishing:
             await asyncio.wait(self._finishing)
-        self._closed = True
+        self.closed = True
         for root_id in list(self._waiting):
             self.wake(root_id)
         if self._polling is not None:
@@ -81,9 +84,9 @@ class EventLog:
 
         Raises `UnknownRunError`, `RunStateError` for a sub-agent's run, and `StorageError`.
         """
-        stays = not self._closed
+        stays = not self.closed
         follows = False  # a reader that has caught up gets every piece
-        while not (stays and self._closed):
+        while not (stays and self.closed):
             page = await self._page(scope, root_id, after)
             found = unpack(page, after)
             for number, event in found if follows else without_replaced(found):
@@ -104,9 +107,9 @@ class EventLog:
 
     async def left_queue(self, run_id: str) -> bool:
         """Wait until a turn is not queued any more, or may not be: look again. Return False if the log is closed."""
-        if not self._closed:
+        if not self.closed:
             await self._changed(run_id, _QUEUED)
-        return not self._closed
+        return not self.closed
 
     def wake(self, root_id: str) -> None:
         """Let those who wait for a change of this log look again."""
@@ -168,6 +171,8 @@ class EventLog:
 
     async def _changed(self, root_id: str, position: _Position) -> bool:
         """Wait until a log is not at *position* any more. Return False if it stays there after the end of its run."""
+        if self.closed:  # after the last wake-up
+            return True
         waiter = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(root_id, []).append((position, waiter))
         if self._polling is None or self._polling.done():

@@ -18,6 +18,7 @@ from ..records import record
 from ..scope import Scope
 from ..storage.base import Store
 from ..storage.types import Claim, EventBatch, EventRow, StoredEvents
+from .counts import RuntimeCounts
 from .event_pieces import PIECES, Packer, completes, source_of
 
 log = logging.getLogger("concertino")
@@ -71,8 +72,9 @@ class EventWriter:
     If the store fails, the batches are tried again in their order; after a few failures the log of this process ends.
     """
 
-    def __init__(self, store: Store, root_id: str) -> None:
+    def __init__(self, store: Store, root_id: str, counts: RuntimeCounts) -> None:
         self.root_id = root_id
+        self._counts = counts
         self.last = 0
         """The number of the last event."""
         self.stored = 0
@@ -130,6 +132,7 @@ class EventWriter:
             last, rows = await self._store.open_events(tree.claim)
             self.last = self.stored = self.opened_at = last
             self._replaced, voided = _undone(rows)
+            self._counts.voided_events += sum(event.last - event.first + 1 for event in voided)
             self._pending[:0] = voided
         self._claim = tree.claim
         tree.flush_events = self.flush
@@ -260,6 +263,7 @@ class EventWriter:
         if source is None:
             return []
         self._end(source_of(event), ended)
+        self._counts.voided_events += source.last - source.id + 1
         return [Voided(event.run_id, event.agent_path, event.index, source.id, source.last, source.attempt)]
 
     def _complete(self, event: RunEvent, ended: _Ended) -> None:
@@ -314,6 +318,7 @@ class EventWriter:
             self.stored = batch.stored.last
             self._failures = 0
         elif isinstance(error, StaleClaimError | UnknownRunError):
+            self._failed.append(batch)
             self._end_log()  # another process continues the log
         else:
             self._failed.append(batch)
@@ -334,6 +339,8 @@ class EventWriter:
 
     def _end_log(self) -> None:
         self._refused = self.done = True
+        waiting = [*self._failed, *self._flying]
+        self._counts.lost_events += len(self._pending) + sum(len(batch.numbered) for batch in waiting)
         self._pending.clear()
         self._failed.clear()
 
@@ -342,7 +349,7 @@ def _error_of(done: asyncio.Future[None]) -> BaseException | None:
     return StorageError("the write was cancelled") if done.cancelled() else done.exception()
 
 
-def _undone(rows: Collection[StoredEvents]) -> tuple[list[tuple[int, Sequence[Any]]], list[RunEvent]]:
+def _undone(rows: Collection[StoredEvents]) -> tuple[list[tuple[int, Sequence[Any]]], list[Voided]]:
     """Return what remains of *rows*, whose work a crash undid, and the events that void the rest.
 
     The deltas of an attempt are void for themselves; anything else only from the last entry of its run's journal on.

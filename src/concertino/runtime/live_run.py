@@ -80,6 +80,7 @@ class LiveRun:
         """Leave the run to be resumed later."""
         await self._writer.opened.wait()  # before, it has no claim that could be released
         self._parked = True
+        self._log.counts.parked_runs += 1
         self._orchestrator.park()
         await asyncio.wait([self._task])
 

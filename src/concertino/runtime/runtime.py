@@ -18,7 +18,8 @@ from ..errors import (
 )
 from ..events import RunEvent, RunResult, StopReceipt
 from ..ids import new_conversation_id, new_run_id, run_of, token
-from ..orchestrator.agent import AgentConfig, check_parts
+from ..number_checks import check_amount
+from ..orchestrator.agent import AgentConfig
 from ..orchestrator.chat import Chat
 from ..orchestrator.engine import ToolOrchestrator
 from ..orchestrator.event_stream import Observer
@@ -44,10 +45,11 @@ from .answers import AnswerOutcome, approval_of, check_arguments
 from .checks import check_number, check_text, chosen_run_id
 from .conversation import Conversation
 from .event_log import EventLog, Until
+from .known_agents import KnownAgents
 from .live_run import LiveRun, park_all
 from .run_resources import ResourcesFunction, RunResources
 from .sealing import sealed
-from .title import TitleAgent, unreserved, write_title
+from .title import TitleAgent, write_title
 from .turns import TurnStarter
 from .watchdog import BACK_OFF, SWEEP, TRIES, Watchdog
 
@@ -88,22 +90,15 @@ class Runtime:
         tries: int = TRIES,
         back_off: float = BACK_OFF,
     ) -> None:
+        check_amount("Runtime", "lease", lease, "seconds above 0")
         self._resources = RunResources(Resources() if resources is None else resources, store)
         self.store = self._resources.store
-        self._agents: dict[str, tuple[AgentConfig[Any], ToolRegistry | None]] = {}
-        for agent in agents:
-            config, registry = agent if isinstance(agent, tuple) else (agent, None)
-            if not isinstance(config, AgentConfig):
-                raise ConfigurationError(
-                    f"Runtime(agents=...) contains {config!r:.80}; use agents, or pairs with a registry"
-                )
-            if config.parts:
-                check_parts(config)
-            self._agents[config.name] = (unreserved(config), registry)
-        self._observers = tuple(observers)
+        self._agents = KnownAgents(agents)
+        self.observers = tuple(observers)
         self._lease = lease
         self._live: dict[str, LiveRun] = {}
         self._log = EventLog(self.store)
+        self.counts = self._log.counts
         self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
         self._turns = TurnStarter(self.store, self, self._log, lambda: self._agents)
@@ -147,7 +142,7 @@ class Runtime:
         return await self._start(chat, agent, run_id or new_run_id())
 
     async def _start(self, chat: Chat, agent: AgentConfig[Any] | str, run_id: str) -> LiveRun:
-        config, registry = (agent, None) if isinstance(agent, TitleAgent) else self._agent(agent)
+        config, registry = (agent, None) if isinstance(agent, TitleAgent) else self._agents.take(agent)
         return await self._run(chat, config, registry, run_id, resume=False)
 
     async def resume(self, scope: AnyScope, run_id: str) -> LiveRun:
@@ -162,7 +157,9 @@ class Runtime:
         root = stored if root_id == run_id else await self._stored(owner, root_id)
         started = started_of(await self._journal(owner, root_id))
         title = root.start.agent == TitleAgent.name
-        config, registry = (TitleAgent(policy_of(started.policy)), None) if title else self._agent(root.start.agent)
+        config, registry = (
+            (TitleAgent(policy_of(started.policy)), None) if title else self._agents.take(root.start.agent)
+        )
         return await self._run(Chat(model=started.model, scope=owner), config, registry, root_id, resume=True)
 
     def live(self, scope: AnyScope, run_id: str) -> LiveRun | None:
@@ -284,7 +281,7 @@ class Runtime:
             raise ConfigurationError(f"a conversation belongs to a Scope, not to {scope!r:.80}")
         check_text(conversation_id="" if conversation_id is None else conversation_id)
         if agent is not None:
-            name = self._agent(agent)[0].name
+            name = self._agents.take(agent)[0].name
             stored = await self.store.open_conversation(scope, conversation_id or new_conversation_id(), name)
         elif conversation_id is None:
             raise ConfigurationError("a new conversation has no agent: give runtime.conversation(scope, agent=...)")
@@ -417,7 +414,7 @@ class Runtime:
             return policy_of(started_of(await self._journal(scope, run_id)).policy)
         except (UnknownRunError, ErasedError):
             if agent:
-                self._agent(agent)  # raises
+                self._agents.take(agent)  # raises
             raise
 
     async def check(self, chat: Chat, agent: str) -> None:
@@ -449,17 +446,6 @@ class Runtime:
             raise UnknownRunError(f"there is no run {run_id!r} in this store")
         return journal
 
-    def _agent(self, agent: AgentConfig[Any] | str) -> tuple[AgentConfig[Any], ToolRegistry | None]:
-        name = agent if isinstance(agent, str) else agent.name
-        if name not in self._agents:
-            if isinstance(agent, str):
-                known = ", ".join(self._agents) or "none"
-                raise ConfigurationError(
-                    f"this runtime has no agent {name!r}; it has: {known}. Pass it to Runtime(agents=...)"
-                )
-            self._agents[name] = (unreserved(agent), None)
-        return self._agents[name]
-
     async def _run(
         self,
         chat: Chat,
@@ -475,7 +461,7 @@ class Runtime:
             registry,
             resources=self._resources.shared or await self._resources.of(chat, config),
             run_id=run_id,
-            observers=self._observers,
+            observers=self.observers,
             resume=resume,
             lease=self._lease,
         )

@@ -51,6 +51,7 @@ def encode_input(chat: Chat) -> dict[str, Any]:
     written["few_shot"] = [
         [name, [encode_message(message) for message in messages]] for name, messages in chat.few_shot.items()
     ]
+    written["traceparent"] = chat.traceparent
     written["media"] = encode_message(UserMessage("", tuple(chat.media))) if chat.media else ""
     if budget is not None:
         written["budget"] = [budget.tokens, None if budget.money is None else str(budget.money)]

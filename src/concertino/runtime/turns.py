@@ -26,7 +26,7 @@ from ..errors import (
     UnknownConversationError,
 )
 from ..events import RunResult
-from ..messages import Message, Messages, mark_valid
+from ..messages import Message, Messages
 from ..orchestrator.agent import AgentConfig
 from ..orchestrator.chat import Chat
 from ..orchestrator.journal.data_policy import DataPolicy
@@ -247,7 +247,6 @@ class TurnStarter:
         except DamagedDataError as error:
             why = "the history before this turn is damaged: edit an earlier turn, or delete the conversation"
             raise DamagedDataError(f"{why}: {error}") from error
-        mark_valid(found.messages)  # as they came from a run
         earlier = held.messages if held is not None and found.after else Messages([])
         return self._keep(scope, conversation_id, leaf, earlier, found, found.messages, _context(found))
 

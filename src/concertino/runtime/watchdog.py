@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from ..errors import ConcertinoError, ConfigurationError, DamagedDataError, RunStateError, StorageError
+from ..number_checks import check_amount, check_whole
 from ..orchestrator.lifecycle.seal import seal
 from ..scope import OPERATOR, AnyScope
 from ..storage.base import Store
@@ -58,6 +59,9 @@ class Watchdog:
         tries: int,
         back_off: float,
     ) -> None:
+        check_amount("Runtime", "sweep", sweep, "seconds above 0")
+        check_whole("Runtime", "tries", tries)
+        check_amount("Runtime", "back_off", back_off, "seconds of at least 0", zero=True)
         self._store = store
         self._runs = runs
         self._turns = turns

@@ -68,7 +68,7 @@ def create_app(
         middleware=[
             Middleware(OriginGuard, origins=origins, hosts=hosts),
             Middleware(Authentication, authenticate=authenticate, rates=rates),
-            Middleware(BodyLimit, most_bytes=limits.body_bytes, by_path=uploads),
+            Middleware(BodyLimit, most_bytes=limits.body_bytes, seconds=limits.body_seconds, by_path=uploads),
         ],
     )
     app = Starlette(

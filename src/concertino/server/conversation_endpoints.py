@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from ..events import event_json
 from ..messages import Media
 from ..orchestrator.chat import Chat
 from ..runtime import Conversation, ConversationTurn
@@ -18,7 +19,7 @@ from ..runtime.conversation_stream import Followed
 from ..storage import StoredConversation
 from ..storage.codec import encode_message
 from .endpoint import ApiCall, Endpoints
-from .event_source import EVENT_STREAM, EventSource, event_frame, event_frames, is_shown
+from .event_source import EVENT_STREAM, EventSource, event_frames, frame, is_shown, until_failure
 from .forms import (
     ConversationForm,
     EditedMessage,
@@ -244,19 +245,17 @@ async def is_over(call: ApiCall, run_id: str, after: int) -> bool:
 
 def event_source(call: ApiCall, frames: AsyncGenerator[bytes, None]) -> EventSource:
     """Return the stream of *frames*, which counts among those of the scope."""
-    rates = call.state.rates
-    return EventSource(frames, call.state.closing, rates.stream(call.scope), rates.limits.stream_seconds)
+    return EventSource(call.request, frames, seconds=call.state.rates.limits.stream_seconds)
 
 
 async def conversation_frames(followed: AsyncGenerator[Followed, None]) -> AsyncGenerator[bytes, None]:
     """Yield the frames of a conversation: states are events of the type `conversation`, which have no position."""
-    async with aclosing(followed):
-        async for position, item in followed:
+    async with aclosing(until_failure(followed)) as items:
+        async for position, item in items:
             if isinstance(item, StoredConversation):
-                state = ConversationForm.model_validate(item).model_dump_json()
-                yield f"event: conversation\ndata: {state}\n\n".encode()
+                yield frame(ConversationForm.model_validate(item).model_dump_json(), event="conversation")
             elif is_shown(item):
-                yield event_frame(position, item)
+                yield frame(event_json(item), id=position)
 
 
 async def _open(call: ApiCall, conversation: str) -> Conversation:

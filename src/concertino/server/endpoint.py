@@ -20,10 +20,10 @@ from ..records import record
 from ..runtime import Runtime
 from ..scope import Scope
 from .error_form import InvalidRequestError
+from .json_body import JSON, json_body
 from .server_state import ServerState
 
 Function = Callable[..., Awaitable[Any]]
-JSON = "application/json"
 
 
 @record
@@ -141,9 +141,7 @@ async def _headers(request: Request, model: type[BaseModel]) -> BaseModel:
 
 
 async def _body(request: Request, model: type[BaseModel]) -> BaseModel:
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
-        raise HTTPException(415, f"send the body as {JSON}")
-    return _checked(model.model_validate_json, await request.body())
+    return _checked(model.model_validate_json, await json_body(request))
 
 
 _READERS = {"query": _query, "headers": _headers, "body": _body}

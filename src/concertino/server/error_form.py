@@ -93,13 +93,21 @@ def error_response(request: Request, error: Exception) -> Response:
         code = _CODES.get(error.status_code) or HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
         details = error.details if isinstance(error, InvalidRequestError) else None
         return _form(error.status_code, code, error.detail, details, error.headers)
-    status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
+    status, text = failure_of_request(request, error)
     if status >= 500:
-        if isinstance(error, ConcertinoError):  # of any other, the server prints the traceback
-            log.error("%s %s failed: %s: %s", request.method, request.url.path, type(error).__name__, error)
-        return _form(status, "server_error", "the server failed: try again later, or ask its operator")
+        return _form(status, "server_error", text)
     code = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
-    return _form(status, code, str(error))
+    return _form(status, code, text)
+
+
+def failure_of_request(request: Request, error: Exception) -> tuple[int, str]:
+    """Return the status of an error of the library, and its text for the user. A failure of the server is logged."""
+    status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
+    if status < 500:
+        return status, str(error)
+    if isinstance(error, ConcertinoError):  # of any other, the server prints the traceback
+        log.error("%s %s failed: %s: %s", request.method, request.url.path, type(error).__name__, error)
+    return status, "the server failed: try again later, or ask its operator"
 
 
 def _form(

@@ -1,4 +1,4 @@
-"""Streams of server-sent events: one frame per event of a run, numbered as in the log."""
+"""Streams of server-sent events, of the API and of all protocols."""
 
 from __future__ import annotations
 
@@ -6,32 +6,59 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import AsyncGenerator, Coroutine
-from contextlib import AbstractContextManager, aclosing, nullcontext
-from typing import Any
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, nullcontext
+from typing import Any, TypeVar
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from ..errors import ConcertinoError
 from ..events import RunEvent, event_json
+from .server_state import ServerState, state_of
+
+T = TypeVar("T")
 
 log = logging.getLogger("concertino")
 
 KEEP_ALIVE = 15.0
 """Seconds without an event after which a comment is sent, so that no proxy takes the stream for dead."""
+FLUSH = 1.0
+"""Seconds that a client has for the last frames when the server closes."""
 EVENT_STREAM = ("text/event-stream",)
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
+def frame(data: Any, *, id: int | str = "", event: str = "") -> bytes:
+    """Return one server-sent event: text as it is, or any other value as JSON.
+
+    Lines end with LF, the only end that AG-UI's client accepts.
+    """
+    text = data if isinstance(data, str) else _JSON.encode(data)
+    named = f"event: {event}\n" if event else ""
+    numbered = f"id: {id}\n" if id != "" else ""
+    return f"{numbered}{named}data: {text}\n\n".encode(errors="replace")
+
+
 async def event_frames(events: AsyncGenerator[tuple[int, RunEvent], None]) -> AsyncGenerator[bytes, None]:
     """Yield the frames of numbered events, without texts for developers."""
-    async with aclosing(events):
-        async for number, event in events:
+    async with aclosing(until_failure(events)) as numbered:
+        async for number, event in numbered:
             if is_shown(event):
-                yield event_frame(number, event)
+                yield frame(event_json(event), id=number)
+
+
+async def until_failure(items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+    """Yield *items* up to their end or their failure: the client connects again, and gets the error as an answer."""
+    async with aclosing(items):
+        try:
+            async for item in items:
+                yield item
+        except ConcertinoError as error:
+            log.info("a stream ended: %s: %s", type(error).__name__, error)
 
 
 def is_shown(event: RunEvent) -> bool:
@@ -39,47 +66,46 @@ def is_shown(event: RunEvent) -> bool:
     return getattr(event, "audience", "answer") != "internal"
 
 
-def event_frame(position: int | str, event: RunEvent) -> bytes:
-    """Return the frame of an event, whose `id` is its position."""
-    return f"id: {position}\ndata: {_JSON.encode(event_json(event))}\n\n".encode(errors="replace")
-
-
 class EventSource(Response):
-    """A stream of server-sent events.
+    """A stream of server-sent events to one client.
 
     A reader that is slow blocks its own stream only: *frames* is not read further than the connection takes. The stream
-    ends when *closing* is set, or *seconds* after its start, and then the client may reconnect to any process.
-    *counted* is entered while it is open.
+    ends with *frames*, *seconds* after its start, or when the server closes: then *frames* must end, too, and the
+    client may reconnect to another process. In an application of `create_app`, it counts among the streams of the
+    scope. Raises `HTTPException` with status 429 if too many are open.
     """
 
     media_type = EVENT_STREAM[0]
 
     def __init__(
         self,
+        request: Request,
         frames: AsyncGenerator[bytes, None],
-        closing: asyncio.Event,
-        counted: AbstractContextManager[None] | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
         seconds: float = math.inf,
     ) -> None:
-        super().__init__(headers=_HEADERS)
+        super().__init__(headers={**_HEADERS, **(headers or {})})
         del self.headers["content-length"]
         self._frames = frames
-        self._closing = closing
-        self._counted = counted or nullcontext()
+        state: ServerState | None = state_of(request)
+        self._closing = asyncio.Event() if state is None else state.closing
+        self._counted = nullcontext() if state is None else state.rates.stream(request.state.scope)
         self._seconds = seconds
         self._sent = 0
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Send the frames until they end, the client leaves, or the server closes."""
-        with self._counted:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            watchers = (self._forward(send), _left(receive), self._closing.wait())
-            if await self._until_first(watchers, send):
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        async with aclosing(self._frames):
+            with self._counted:
+                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                if scope["method"] == "HEAD" or await self._until_first(receive, send):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _until_first(self, watchers: tuple[Coroutine[Any, Any, Any], ...], send: Send) -> bool:
-        """Run *watchers* until one of them ends. Return whether the client is still there."""
-        forward, left, *_ = tasks = [asyncio.create_task(each) for each in watchers]
+    async def _until_first(self, receive: Receive, send: Send) -> bool:
+        """Send frames until one of the three ends. Return whether the client is still there."""
+        watchers = (self._forward(send), _left(receive), self._closing.wait())
+        forward, left, _ = tasks = [asyncio.create_task(each) for each in watchers]
         loop = asyncio.get_running_loop()
         end = loop.time() + self._seconds
         try:
@@ -90,6 +116,8 @@ class EventSource(Response):
                     break
                 if self._sent == before:
                     await send({"type": "http.response.body", "body": b": keep-alive\n\n", "more_body": True})
+            if self._closing.is_set() and left not in done:
+                done, _ = await asyncio.wait([forward, left], timeout=FLUSH, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in tasks:
                 task.cancel()
@@ -99,13 +127,9 @@ class EventSource(Response):
         return left not in done
 
     async def _forward(self, send: Send) -> None:
-        try:
-            async with aclosing(self._frames) as frames:
-                async for frame in frames:
-                    await send({"type": "http.response.body", "body": frame, "more_body": True})
-                    self._sent += 1
-        except ConcertinoError as error:  # the client reconnects, and gets the error as an answer
-            log.info("a stream ended: %s: %s", type(error).__name__, error)
+        async for each in self._frames:
+            await send({"type": "http.response.body", "body": each, "more_body": True})
+            self._sent += 1
 
 
 async def _left(receive: Receive) -> None:

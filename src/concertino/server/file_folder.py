@@ -13,6 +13,7 @@ from typing import ParamSpec, TypeVar
 
 from ..errors import ConfigurationError, StorageError
 from ..ids import digest, token
+from ..number_checks import check_amount, check_whole
 from ..records import record
 from ..scope import Scope
 
@@ -58,8 +59,11 @@ class FileFolder:
         most_files: int = 100,
         keep_seconds: float = 86_400.0,
     ) -> None:
-        if min(most_bytes, most_files, keep_seconds) <= 0 or not types:
-            raise ConfigurationError("FileFolder(): every limit must be above 0, and types needs one media type")
+        check_whole("FileFolder", "most_bytes", most_bytes)
+        check_whole("FileFolder", "most_files", most_files)
+        check_amount("FileFolder", "keep_seconds", keep_seconds, "seconds above 0")
+        if not types:
+            raise ConfigurationError("FileFolder(types=()): name at least one media type")
         self.path = Path(path)
         self.types = tuple(types)
         self.most_bytes = most_bytes

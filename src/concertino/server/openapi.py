@@ -10,9 +10,10 @@ from pydantic import TypeAdapter
 from starlette.responses import Response
 
 from .._version import __version__
-from .endpoint import JSON, ApiEndpoint
+from .endpoint import ApiEndpoint
 from .error_form import ErrorForm
 from .forms import EventsQuery
+from .json_body import JSON
 
 _Mode = Literal["validation", "serialization"]
 _TEMPLATE = "#/components/schemas/{model}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import inspect
 import ipaddress
@@ -81,7 +82,10 @@ class OriginGuard:
             return True
         if site is not None:
             return site in ("same-origin", "none")
-        return origin is None or urlsplit(origin).netloc == headers.get("host")
+        try:
+            return origin is None or urlsplit(origin).netloc == headers.get("host")
+        except ValueError:
+            return False
 
 
 class Authentication:
@@ -93,44 +97,54 @@ class Authentication:
         self._rates = rates
 
     async def __call__(self, connection: Connection, receive: Receive, send: Send) -> None:
-        """Answer a request. Raises `HTTPException`."""
-        if connection["type"] == "http":
-            request = Request(connection)
-            found = self._authenticate(request)
-            scope = await found if inspect.isawaitable(found) else found
-            if scope is None:
-                raise HTTPException(401, "sign in first")
-            if not isinstance(scope, Scope):
-                raise TypeError(f"authenticate returned {scope!r:.80}: return a Scope or None")
-            self._rates.take(scope)
-            request.state.scope = scope
+        """Answer a request. Raises `HTTPException`, also for a websocket, which nothing here authenticates."""
+        if connection["type"] != "http":
+            raise HTTPException(403, "only HTTP is served here")
+        request = Request(connection)
+        found = self._authenticate(request)
+        scope = await found if inspect.isawaitable(found) else found
+        if scope is None:
+            raise HTTPException(401, "sign in first")
+        if not isinstance(scope, Scope):
+            raise TypeError(f"authenticate returned {scope!r:.80}: return a Scope or None")
+        self._rates.take(scope)
+        request.state.scope = scope
         await self._app(connection, receive, send)
 
 
 class BodyLimit:
-    """Refuses bodies that are larger than *most_bytes*, as they arrive; *by_path* has other limits."""
+    """Refuses bodies that are larger than *most_bytes*, as they arrive, or slower than *seconds*.
 
-    def __init__(self, app: ASGIApp, most_bytes: int, by_path: Mapping[str, int]) -> None:
+    *by_path* has other sizes. Without a time limit, a client could keep connections for ever with a byte now and then.
+    """
+
+    def __init__(self, app: ASGIApp, most_bytes: int, seconds: float, by_path: Mapping[str, int]) -> None:
         self._app = app
         self._most_bytes = most_bytes
+        self._seconds = seconds
         self._by_path = by_path
 
     async def __call__(self, connection: Connection, receive: Receive, send: Send) -> None:
         """Answer a request. Raises `HTTPException`."""
-        most, received = self._by_path.get(get_route_path(connection), self._most_bytes), 0
+        most, received, complete = self._by_path.get(get_route_path(connection), self._most_bytes), 0, False
+        end = asyncio.get_running_loop().time() + self._seconds
 
         async def receive_within() -> Message:
-            nonlocal received
-            message = await receive()
+            nonlocal received, complete
+            try:
+                async with asyncio.timeout_at(None if complete else end):
+                    message = await receive()
+            except TimeoutError as error:
+                raise HTTPException(408, f"the body has not arrived within {self._seconds:g} seconds") from error
+            complete = not message.get("more_body", False)
             received += len(message.get("body", b""))
             if received > most:
                 raise HTTPException(413, f"the body has more than {most:,} bytes")
             return message
 
-        if connection["type"] == "http":
-            stated = Headers(scope=connection).get("content-length", "")
-            if stated.isdecimal() and int(stated) > most:
-                raise HTTPException(413, f"the body has {int(stated):,} bytes; at most {most:,} are allowed")
+        stated = Headers(scope=connection).get("content-length", "")
+        if stated.isdecimal() and int(stated) > most:
+            raise HTTPException(413, f"the body has {int(stated):,} bytes; at most {most:,} are allowed")
         await self._app(connection, receive_within, send)
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from starlette.exceptions import HTTPException
 
-from ..errors import ConfigurationError
+from ..number_checks import check_amount, check_whole
 from ..records import record
 from ..scope import Scope
 
@@ -24,6 +24,8 @@ class ServerLimits:
 
     body_bytes: int = 8 * 2**20
     """Most bytes of a request's body; a `FileFolder` has a limit of its own."""
+    body_seconds: float = 60.0
+    """Most seconds until a body has arrived."""
     requests: int = 600
     """Most requests of a scope in `per_seconds`, also all at once."""
     per_seconds: float = 60.0
@@ -33,9 +35,10 @@ class ServerLimits:
     """Most seconds of a stream: then the client connects again, and is authenticated again."""
 
     def __post_init__(self) -> None:
-        for name in ("body_bytes", "requests", "per_seconds", "streams", "stream_seconds"):
-            if not getattr(self, name) > 0:
-                raise ConfigurationError(f"ServerLimits({name}={getattr(self, name)!r}): use a number above 0")
+        for name in ("body_bytes", "requests", "streams"):
+            check_whole("ServerLimits", name, getattr(self, name))
+        for name in ("body_seconds", "per_seconds", "stream_seconds"):
+            check_amount("ServerLimits", name, getattr(self, name), "seconds above 0")
 
 
 class RequestRates:

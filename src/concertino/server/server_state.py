@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
 from ..errors import ConfigurationError
 from ..runtime import Runtime
@@ -13,6 +14,11 @@ from .file_folder import FileFolder
 from .request_limits import RequestRates
 
 RETRY_AFTER = {"Retry-After": "5"}
+
+
+def state_of(request: Request) -> ServerState | None:
+    """Return the state of the application; None if `create_app` has not made it."""
+    return getattr(request.app.state, "server", None)
 
 
 class ServerState:

@@ -127,6 +127,28 @@ def _message_of(form: Any, contents: Mapping[str, str], *, split: bool) -> Messa
         raise DamagedDataError(f"corrupt stored message: {error!r}") from error
 
 
+def encode_outcome(outcome: Mapping[str, Any], contents: dict[str, str]) -> str:
+    """Return an operation's outcome as JSON text. The contents of its media are added to *contents*, by digest."""
+    if media := outcome.get("media"):
+        outcome = {**outcome, "media": [_media_form(Media(**form), contents) for form in media]}
+    return encode_json(outcome)
+
+
+def decode_outcome(text: str, contents: Mapping[str, str]) -> dict[str, Any]:
+    """Return the outcome encoded as *text*, with the *contents* of its media by digest. Raises `DamagedDataError`."""
+    outcome = decode_json(text, dict)
+    if media := outcome.get("media"):
+        outcome["media"] = [_plain(_media(form, contents)) for form in media]
+    return outcome
+
+
+def outcome_digests(text: str) -> list[str]:
+    """Return the digests of the media in the outcome encoded as *text*."""
+    if '"digest":' not in text:
+        return []
+    return [form["digest"] for form in decode_json(text, dict).get("media", ()) if "digest" in form]
+
+
 def encode_json(value: Any) -> str:
     """Return *value* as JSON text in valid Unicode. Raises `StorageError` if it cannot be encoded."""
     try:

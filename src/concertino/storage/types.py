@@ -10,6 +10,7 @@ from typing import Any, Literal
 from ..errors import ConfigurationError
 from ..events import RunStatus
 from ..messages import Message
+from ..number_checks import check_whole
 from ..operations import Operation
 from ..records import record
 from ..scope import Scope
@@ -305,8 +306,7 @@ class Budget:
         tokens, money = self.tokens, self.money
         if tokens is None and money is None:
             raise ConfigurationError("Budget() limits nothing: give it tokens or money")
-        if tokens is not None and (isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0):
-            raise ConfigurationError(f"Budget(tokens={tokens!r:.80}): use a whole number of at least 0")
+        check_whole("Budget", "tokens", tokens, 0, optional=True)
         if money is not None and not (isinstance(money, Decimal) and money.is_finite() and money >= 0):
             raise ConfigurationError(
                 f"Budget(money={money!r:.80}): use a Decimal of at least 0, such as Decimal('2.50')"

@@ -9,6 +9,7 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from ..messages import Message
@@ -137,6 +138,24 @@ def fits(edit: Edit, record: Sequence[Message]) -> bool:
             return 0 <= first < end <= len(record) and fingerprint(record[first:end]) == edit.check
         case Strip(end):
             return 0 <= end <= len(record)
+
+
+def fitting(edits: Sequence[Edit], record: Sequence[Message]) -> list[Edit]:
+    """Return the *edits* that were made for the messages of *record*, up to the first that was not."""
+    # The fingerprint of the last summary covers the messages of almost all edits before it.
+    last = next((edit for edit in reversed(edits) if isinstance(edit, Summarize)), None)
+    known = range(last.first, last.end) if last is not None and fits(last, record) else range(0)
+    return list(takewhile(lambda edit: _is_within(known, edit) or fits(edit, record), edits))
+
+
+def _is_within(known: range, edit: Edit) -> bool:
+    match edit:
+        case Reduce(indexes):
+            return all(index in known for index in indexes)
+        case Summarize(first, end):
+            return known.start <= first and end <= known.stop
+        case Strip(end):
+            return 0 <= end <= known.stop
 
 
 def shift_edit(edit: Edit, to: Callable[[int], int]) -> Edit:

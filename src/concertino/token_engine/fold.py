@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import is_
 
 from ..context_state import ContextState
-from ..messages import Message
+from ..messages import Message, begins_with
 from ..records import record
 from .counting.base import TokenCounter
 from .planner import Planner
@@ -26,6 +25,8 @@ class FoldedConversation:
     counter: TokenCounter
     retention: Retention
     example_count: int
+    given: Sequence[Message]
+    """The messages that the run began with, or the first of them."""
     view: View
     planner: Planner | None
     """None if the conversation is too short for edits."""
@@ -42,13 +43,13 @@ class FoldedConversation:
 
         An edit of examples ends with its run, since no state contains it: such a view is not continued.
         """
-        record, view = self.view.record, self.view
+        record, view, first = self.view.record, self.view, len(self.given)
         return (
             self.counter is counter
             and self.retention == retention
             and self.example_count == example_count
             and (state is self.state or state == self.state)
-            and len(record) <= len(messages)
-            and all(map(is_, record, messages))
-            and all(map(is_, map(view.at, range(example_count)), record))
+            and begins_with(messages, self.given)
+            and begins_with(messages[first:], record[first:])
+            and all(view.at(index) is record[index] for index in range(example_count))
         )

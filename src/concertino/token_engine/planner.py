@@ -19,7 +19,7 @@ from ..messages import Message, ToolMessage
 from ..records import record
 from .counting.base import TokenCounter
 from .counting.sizes import measure_with
-from .edits import Edit, Reduce, Strip, Summarize, carry_over, decode_edits, fingerprint, fits
+from .edits import Edit, Reduce, Strip, Summarize, carry_over, decode_edits, fingerprint, fits, fitting
 from .recall import digest, hint
 from .retention import Retention
 from .view import View
@@ -133,15 +133,15 @@ class Planner:
 
         The record begins with *example_count* examples. Stop at the first edit of other messages, and return False.
         """
-        view, complete = self.view, True
-        for edit in decode_edits(state.edits, example_count):
-            complete = complete and fits(edit, view.record)
-            if complete:
-                self._apply(edit, [])
+        view, edits = self.view, decode_edits(state.edits, example_count)
+        found = fitting(edits, view.record)
+        complete = len(found) == len(edits)
+        for edit in found:
+            self._apply(edit, [])
         view.settle()
         view.omitted = state.omitted if complete else 0
-        for index, message in enumerate(view.record):
-            if index >= example_count and message.role in ("user", "tool") and view.at(index) is message:
+        for index, message in zip(view.indexes, view.shown, strict=True):
+            if index >= example_count and message.role in ("user", "tool") and message is view.record[index]:
                 self._add(message, index)
         return complete
 

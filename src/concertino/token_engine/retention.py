@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ..errors import ConfigurationError
+from ..number_checks import check_whole
 from ..records import record
 
 SECTIONS = (
@@ -19,14 +20,13 @@ SECTIONS = (
 """The sections of a summary, unless `SummaryStyle.sections` names others."""
 
 
-def _check_number(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise ConfigurationError(f"invalid Retention({name}={value!r}): use a finite number of at least 0")
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
-def _check_integer(kind: str, name: str, value: object, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ConfigurationError(f"invalid {kind}({name}={value!r}): use an integer of at least {least}")
+def _is_size(value: object) -> bool:
+    """Return whether *value* is a share below 1 or a whole number; 1.5 is neither."""
+    return _is_number(value) and (isinstance(value, int) or value < 1)  # type: ignore[operator]  # a number
 
 
 @record(kw_only=True)
@@ -45,8 +45,8 @@ class SummaryStyle:
 
     def __post_init__(self) -> None:
         if not self.sections or not all(isinstance(each, str) and each.strip() for each in self.sections):
-            raise ConfigurationError(f"invalid SummaryStyle(sections={self.sections!r}): use headings")
-        _check_integer("SummaryStyle", "words", self.words, 50)
+            raise ConfigurationError(f"SummaryStyle(sections={self.sections!r}): use headings")
+        check_whole("SummaryStyle", "words", self.words, 50)
 
 
 @record(kw_only=True)
@@ -72,8 +72,14 @@ class Retention:
     """How summaries are written."""
 
     def __post_init__(self) -> None:
-        for name in ("floor", "users", "frees", "price"):
-            _check_number(name, getattr(self, name))
-        _check_integer("Retention", "max_result_tokens", self.max_result_tokens, 1)
+        for name, whole in (("floor", "window"), ("users", "window"), ("frees", "view")):
+            size = getattr(self, name)
+            if not _is_size(size):
+                raise ConfigurationError(
+                    f"Retention({name}={size!r:.80}): use a share of the {whole} below 1, or a whole number of tokens"
+                )
+        if not _is_number(self.price):
+            raise ConfigurationError(f"Retention(price={self.price!r:.80}): use a finite share of the bill")
+        check_whole("Retention", "max_result_tokens", self.max_result_tokens, 1)
         if not isinstance(self.summaries, bool):
-            raise ConfigurationError(f"invalid Retention(summaries={self.summaries!r}): use True or False")
+            raise ConfigurationError(f"Retention(summaries={self.summaries!r}): use True or False")

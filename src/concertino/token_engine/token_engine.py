@@ -50,7 +50,7 @@ class TokenEngine:
     """
 
     __slots__ = (  # a dictionary of so many attributes takes 1.5 kB in each run
-        "_carried", "_clock", "_expired", "_free", "_fresh", "_model", "_monitor", "_moved", "_noted", "_now",
+        "_carried", "_clock", "_expired", "_free", "_fresh", "_given", "_model", "_monitor", "_moved", "_noted", "_now",
         "_pending", "_planned", "_planner", "_prefix", "_sent", "_single_use", "_slack", "_view", "_window",
         "append", "bill", "breakpoints", "counter", "edited", "example_count", "limit", "report", "retention",
         "tokens_before", "tokens_of",
@@ -100,6 +100,7 @@ class TokenEngine:
         self._fresh: list[Edit] = []  # since the last request
         self.edited = bool(view.edits)
         """True if something of the conversation has left the view."""
+        self._given: Sequence[Message] = ()  # the messages that `start` has loaded, if they cannot change
         self._carried: list[Edit] = []  # the log of the last `state`, for the next run
         self._sent = 0  # messages of the record at the last request
         self._noted = 0  # messages of the record that `_pending` and `_slack` reflect
@@ -196,6 +197,7 @@ class TokenEngine:
             self._noted = folded.view.counted
         view = self._view
         view.record.extend(messages[len(view.record) :])
+        self._given = messages if isinstance(messages, Messages) else ()
         if state is None:
             return True
         if counted and not continued:
@@ -236,7 +238,8 @@ class TokenEngine:
         """
         # The carried edits have fingerprints, so that no later run computes them again.
         self._view.edits = shift_edits(self._carried, self.example_count)
-        return FoldedConversation(state, self.counter, self.retention, self.example_count, self._view, self._planner)
+        settings = (self.counter, self.retention, self.example_count)
+        return FoldedConversation(state, *settings, self._given, self._view, self._planner)
 
     def restore(self, edits: Iterable[Edit], bill: float = 0.0) -> None:
         """Apply the journaled *edits* of this run, after all messages that they concern were appended."""

@@ -144,19 +144,20 @@ class View:
                 stop = self.position(end)
                 bare = [(index, without_reasoning(message)) for index, message in self._pairs(0, stop)]
                 self._show(0, stop, [(index, message) for index, message in bare if message is not None])
-        if not isinstance(edit, Reduce):
-            thoughts = (index for index, message in reversed(self._pairs(0)) if has_reasoning(message))
-            self.reasoned = next(thoughts, -1)
+        if self.reasoned >= 0 and not isinstance(edit, Reduce):
+            shown = self._pairs(0, self.position(self.reasoned + 1))  # an edit shows no other reasoning
+            self.reasoned = next((index for index, message in reversed(shown) if has_reasoning(message)), -1)
         self.omitted += before - self.tokens
 
     def _summarize(self, edit: Summarize) -> None:
         start, stop, stays = self.position(edit.first), self.position(edit.end), frozenset(edit.kept)
         self.summary = last = next(index for index in range(edit.end - 1, -2, -1) if index not in stays)
-        shown = [(index, message) for index, message in self._pairs(start, stop) if index in stays]
+        kept = [(index, self.at(index)) for index in stays if edit.first <= index < edit.end]
+        shown = [(index, message) for index, message in kept if message is not None]
         shown.append((last, UserMessage(edit.text)))
         self._show(start, stop, sorted(shown, key=itemgetter(0)))
 
-    def _pairs(self, start: int, stop: int | None = None) -> list[tuple[int, Message]]:
+    def _pairs(self, start: int, stop: int) -> list[tuple[int, Message]]:
         return list(zip(self.indexes[start:stop], self._shown[start:stop], strict=True))
 
     def _show(self, start: int, stop: int, shown: Sequence[tuple[int, Message]]) -> None:

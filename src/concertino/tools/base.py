@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, get_args, overl
 from ..errors import ConfigurationError, ToolArgumentsError
 from ..events import RunResult
 from ..messages import Media, Message, Retain, ToolSpec
+from ..number_checks import check_amount
 from ..records import record
 from ..scope import Scope
 from ..usage import Tokens
@@ -63,6 +64,9 @@ class Pending:
     """Time until the call fails; None: no deadline."""
     note: str = ""
     """Description of what the call waits for, shown to people."""
+
+    def __post_init__(self) -> None:
+        check_amount("Pending", "seconds", self.seconds, "seconds above 0", optional=True)
 
 
 @record

@@ -71,6 +71,8 @@ KEEP = DataPolicy()
 
 TOOLS = ("search", "secret")
 STRUCTURE = {
+    "conversation_id",
+    "traceparent",
     "agent", "agent_path", "attempt", "call_id", "code", "effect", "handle", "how", "id", "key", "model", "name",
     "next_model", "parent_call", "price_version", "provider", "reason", "root_id", "run_id", "tool", "tools", "what",
     "who",

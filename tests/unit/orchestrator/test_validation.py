@@ -14,6 +14,7 @@ from concertino import (
     Chat,
     Part,
     Resources,
+    Retry,
     Scope,
     Tool,
     ToolContext,
@@ -257,3 +258,17 @@ def test_an_agent_takes_no_arguments_that_nothing_reads() -> None:
     with pytest.raises(ConfigurationError, match=r"Part\(positional arguments\.\.\.\)"):
         Part("x")
     assert Brief(words=5).words == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("retry", Retry(attempts=5)), ("fallback", ["openai:gpt-6-luna"]), ("rate_limits", {}), ("retention", None)],
+)
+def test_a_setting_of_resources_is_not_one_of_an_agent(name: str, value: Any) -> None:
+    remedy = rf"pass Resources\({name}=\.\.\.\)"
+    with pytest.raises(ConfigurationError, match=remedy):
+        AgentConfig(**{name: value})
+    kind: Any = type("Desk", (AgentConfig,), {name: value})
+    with pytest.raises(ConfigurationError, match=rf"Desk\.{name} is not read.*{remedy}"):
+        kind()
+    type("Own", (AgentConfig,), {name: property(lambda self: 1)})()

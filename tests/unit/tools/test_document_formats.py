@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from concertino.tools.documents import open_documents
-from concertino.tools.documents.chunks import LONGEST, Chunk, chunks
-from concertino.tools.documents.markdown import Document, read_markdown
+from concertino.tools.documents.markdown import LONGEST, Chunk, Document, chunks, read_markdown
 from concertino.tools.documents.rst import read_rst
 from concertino.tools.library import Hit
 

@@ -7,7 +7,7 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -173,7 +173,7 @@ async def test_what_could_not_be_read_is_reported_each_time(garden: Garden) -> N
 async def test_a_file_whose_reader_fails_is_skipped_and_reported(
     garden: Garden, monkeypatch: pytest.MonkeyPatch, harm: str
 ) -> None:
-    monkeypatch.setattr("concertino.tools.documents.parsing.parse", work.parse_or_harm)
+    monkeypatch.setattr("concertino.tools.documents.files.parse", work.parse_or_harm)
     garden.write("roses.md", ROSES)
     garden.write("bad.md", harm)
     for _ in range(2):
@@ -220,11 +220,36 @@ async def test_a_long_heading_is_not_repeated_in_full(garden: Garden) -> None:
     assert max(len(hit.headings[0]) for hit in await library.search("herons")) == 300
 
 
-async def test_names_that_differ_in_spaces_only_are_reported(garden: Garden) -> None:
+async def test_names_that_differ_in_spaces_only_are_told_apart(garden: Garden) -> None:
     garden.write("a b.md", "Herons.")
-    garden.write("a  b.md", "Sparrows.")
-    await garden.open()
-    assert garden.lines[1] == "1 files not found: docs/a b.md (another file has the same name but for its spaces)"
+    first = garden.write("a  b.md", "Sparrows.")
+    library = await garden.open()
+    assert await locations(library, "sparrows") == ["docs/a b.md"]
+    assert await locations(library, "herons") == ["docs/a b.md'"]
+    assert (await library.open("docs/a b.md'")).text == "Herons."
+    first.unlink()
+    assert await locations(await garden.open(), "herons") == ["docs/a b.md"]
+
+
+async def test_a_folder_that_cannot_be_listed_is_reported_until_it_can(
+    garden: Garden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    garden.write("roses.md", ROSES)
+    secret = garden.write("secret/lilies.md", "Lilies.").parent
+    scandir = os.scandir
+
+    def refuse(path: str) -> Iterator[os.DirEntry[str]]:
+        if Path(path) == secret:
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", refuse)
+        await garden.open()
+    assert garden.lines[-1].startswith("1 files not read in full: docs/secret (")
+    library = await garden.open()
+    assert await locations(library, "lilies") == ["docs/secret/lilies.md"]
+    assert garden.lines == ["2 documents in docs: 1 read"]
 
 
 async def test_links_out_of_the_folder_are_not_followed(garden: Garden, tmp_path: Path) -> None:
@@ -243,6 +268,9 @@ async def test_links_out_of_the_folder_are_not_followed(garden: Garden, tmp_path
     library = await garden.open()
     assert await locations(library, "orchids") == []
     assert await locations(library, "roses") == ["docs/deep/roses.md"] * 2
+    reported = ["dangling.md (No such file or directory)", "file.md (a link out of the folder)", "ring.md ("]
+    assert garden.lines[-1].startswith("3 files not read in full: ")
+    assert all(f"docs/{problem}" in garden.lines[-1] for problem in reported)
 
 
 async def test_a_file_name_cannot_forge_a_line(garden: Garden) -> None:
@@ -256,15 +284,6 @@ async def test_a_file_name_cannot_forge_a_line(garden: Garden) -> None:
 def test_ids_have_full_length() -> None:
     assert len(source_id("a")) == 33
     assert source_id("\udcff") != source_id("?")
-
-
-async def test_colliding_ids_are_told_apart(garden: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("concertino.tools.documents.index.source_id", lambda place: "s" + f"{place.count(chr(0)):010x}")
-    garden.write("a.md", "Herons.")
-    garden.write("b.md", "Sparrows.")
-    library = await garden.open()
-    found = [(await library.search(word))[0].source.id for word in ("herons", "sparrows")]
-    assert [(await library.open(id)).text for id in found] == ["Herons.", "Sparrows."]
 
 
 async def test_a_very_long_file_is_read_in_part(garden: Garden) -> None:
@@ -374,7 +393,7 @@ async def test_many_searches_at_once_and_a_closed_library(garden: Garden) -> Non
 
 async def test_html_without_its_reader_names_the_extra(garden: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
     garden.write("page.html", "<p>Ponds.</p>")
-    monkeypatch.setitem(sys.modules, "trafilatura", None)
+    monkeypatch.setattr("concertino.tools.documents.files.parse", work.parse_without_trafilatura)
     with pytest.raises(MissingExtraError, match=r"concertino\[documents\]"):
         await garden.open()
 

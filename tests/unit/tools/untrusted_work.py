@@ -7,8 +7,9 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
-from concertino.tools.documents.parsing import parse
+from concertino.tools.documents.files import parse
 
 
 def echo(value: Any) -> Any:
@@ -74,3 +75,8 @@ def parse_or_harm(suffix: str, text: str, location: str) -> Any:
     if text in ("allocate", "fail", "leave", "spin"):
         return globals()[text]()
     return {"no": "document"} if text == "lie" else parse(suffix, text, location)
+
+
+def parse_without_trafilatura(suffix: str, text: str, location: str) -> Any:
+    with patch.dict(sys.modules, trafilatura=None):
+        return parse(suffix, text, location)

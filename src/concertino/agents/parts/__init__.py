@@ -7,6 +7,8 @@ from .memory_part import UserMemory
 from .notes import Notes
 from .redaction_part import TextRedaction
 from .retrieval import Documents, Research
+from .skills_part import Skills
+from .tool_search import ToolSearch
 
 __all__ = [
     "Approvals",
@@ -18,7 +20,9 @@ __all__ = [
     "OutputGuardrail",
     "Refusal",
     "Research",
+    "Skills",
     "TextRedaction",
     "ToolGuardrail",
+    "ToolSearch",
     "UserMemory",
 ]

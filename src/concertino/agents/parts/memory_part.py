@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...messages import Message, SystemMessage
+from ...number_checks import check_whole
 from ...orchestrator.agent import Part
 from ...orchestrator.run import RunContext
 from ...storage.base import Memories
@@ -25,6 +26,7 @@ class UserMemory(Part):
 
         self.tools = (store_memory(memories), retrieve_memory(memories))
         self._memories = memories
+        check_whole("UserMemory", "retrieve", retrieve, 0)
         self._retrieve = retrieve
 
     async def prepare(self, run: RunContext[Any]) -> Sequence[Message]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...errors import ConfigurationError
+from ...number_checks import check_whole
 from ...orchestrator.agent import Part
 
 _PROMPT = """# Notes
@@ -25,8 +25,7 @@ class Notes(Part):
     prompt = _PROMPT
 
     def __init__(self, characters: int = 4_000) -> None:
-        if not isinstance(characters, int) or characters < 1:
-            raise ConfigurationError(f"Notes(characters={characters!r}): use an integer above 0")
+        check_whole("Notes", "characters", characters)
         from ...tools.builtin.note_lists import note_facts, note_tasks  # noqa: PLC0415 - pydantic is slow to import
 
         self.tools = (note_facts(characters), note_tasks(characters))

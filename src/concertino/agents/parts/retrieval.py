@@ -7,6 +7,7 @@ from typing import Any
 
 from ...errors import LibraryError
 from ...messages import Message, SystemMessage
+from ...number_checks import check_whole
 from ...orchestrator.agent import Part
 from ...orchestrator.run import RunContext
 from ...tools.base import Tool
@@ -30,6 +31,7 @@ class Documents(Part):
         tools = ResearchTools(library)
         self.tools = (tools.search(), tools.fetch())
         self._library = library
+        check_whole("Documents", "retrieve", retrieve, 0)
         self._retrieve = retrieve
 
     async def prepare(self, run: RunContext[Any]) -> Sequence[Message]:

@@ -11,6 +11,7 @@ from string import Template
 from typing import Any, Literal
 
 from ...errors import ConfigurationError
+from ...number_checks import check_amount, check_whole
 from ...records import record
 
 Confidence = Literal["low", "medium", "high"]
@@ -50,9 +51,8 @@ class LoopConfig:
         if not (self.cost_budget.is_finite() and self.cost_budget > 0):
             raise _invalid("cost_budget", self.cost_budget, "US dollars above 0")
         for name in ("max_passes", "token_budget", "tool_calls"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise _invalid(name, value, "a whole number above 0")
+            check_whole("LoopConfig", name, getattr(self, name))
+        check_amount("LoopConfig", "temperature", self.temperature, "a number of at least 0", zero=True, optional=True)
         for name in ("auto_approve", "pre_enrichment"):
             if not isinstance(getattr(self, name), bool):
                 raise _invalid(name, getattr(self, name), "true or false")
@@ -111,8 +111,9 @@ class PreEnrichment:
     """The question which tools to choose: a function of the `EnrichmentContext`, or a template with `$goal` as well."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.max_tools, int) or self.max_tools < 1:
-            raise _invalid("max_tools", self.max_tools, "a whole number above 0")
+        check_whole("PreEnrichment", "max_tools", self.max_tools)
+        for name in ("choice_seconds", "tool_seconds"):
+            check_amount("PreEnrichment", name, getattr(self, name), "seconds above 0")
         for each in self.default_tools:
             if len(each) != 2 or not isinstance(each[0], str) or not isinstance(each[1], Mapping):
                 raise _invalid("default_tools", each, "a name and arguments: ('data.stats', {})")

@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
 from ...errors import ConfigurationError
+from ...number_checks import check_amount
 from ...records import record
 from ...tools.base import Tool
 from ..stuck import StuckDetection
@@ -255,6 +256,7 @@ def _check_step(owner: str, step: Step, names: frozenset[str]) -> None:
             for text in _texts(step.arguments or {}):
                 check_template(owner, text, names)
         case HumanStep():
+            check_amount("HumanStep", "seconds", step.seconds, "seconds above 0", optional=True)
             _one_of(f"{owner}: on_denied", step.on_denied, ("fail", "continue"))
             check_template(owner, step.question, names)
 

@@ -56,6 +56,7 @@ class WorkflowAgent(AgentConfig[WorkflowState]):
     step names a tool that does not exist.
     """
 
+    is_workflow = True
     audience: Audience = "draft"
 
     def __init__(

@@ -132,6 +132,7 @@ class Started:
     without_memory: bool = False
     without_personalization: bool = False
     """Whether the user has switched them off."""
+    traceparent: str = ""
     forked_from: str | None = None
     message: str = ""
     system_prompt: str | None = None
@@ -152,6 +153,8 @@ class Started:
             _put(body, name, getattr(self, name))
         if self.media is not None:
             body["media"] = self.media
+        if self.traceparent:
+            body["traceparent"] = self.traceparent
         _put(body, "without_tools", self.without_tools)
         if self.without_memory:
             body["without_memory"] = True

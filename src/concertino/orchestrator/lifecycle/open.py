@@ -165,7 +165,7 @@ async def build_messages(run: RunSession, hooks: Hooks, message: str, skipped: S
         run.system = f"{run.system}\n\n{run.turn_output.instructions}"
     earlier = before_user_message(chat, run.model_id)
     if earlier:
-        run.call_ids = set(run.checked.call_ids) if skipped is None else call_ids(earlier)
+        run.earlier_calls = run.checked.call_ids if skipped is None else call_ids(earlier)
     run.skipped = _skipped(chat, len(earlier)) if skipped is None else tuple(skipped)
     kept = run.resources.kept(chat.context) if earlier else None
     folded = kept.folded if kept else None
@@ -227,10 +227,12 @@ def system_prompt(chat: Chat, config: AgentConfig[object], registry: ToolRegistr
     return "\n\n".join(filter(None, sections))
 
 
-def before_user_message(chat: Chat, model: str) -> list[Message]:
+def before_user_message(chat: Chat, model: str) -> Sequence[Message]:
     """Return the model's examples, the history, and the summary of the conversation before it."""
-    messages: list[Message] = [*chat.examples(model)] if chat.few_shot else []
-    messages.extend(chat.history)
+    examples = chat.examples(model) if chat.few_shot else ()
+    if not examples and not chat.summary:
+        return chat.history  # not a copy: it may be long
+    messages: list[Message] = [*examples, *chat.history]
     if chat.summary:
         messages.append(SystemMessage(f"Summary of the conversation before this:\n{chat.summary}"))
     return messages
@@ -299,6 +301,7 @@ def given(chat: Chat, journal: Journal, model: str | None, **more: Any) -> Start
         policy=policy_form(journal.policy),
         media=journal.message_ids([UserMessage("", tuple(chat.media))])[0] if chat.media else None,
         chatbot=chat.chatbot_id,
+        traceparent=chat.traceparent,
         few_shot=[[name, journal.message_ids(messages)] for name, messages in examples.items()],
         budget=None if budget is None else (budget.tokens, None if budget.money is None else str(budget.money)),
         without_tools=not chat.send_tools,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from ...messages import AssistantMessage, Message, Messages, ToolCall, ToolMessage, begins_with
@@ -19,13 +19,41 @@ NO_RESULT = "no result: the call was interrupted"
 _LONE_RESULT = "results without a call"
 
 
+class EarlierCallIds:
+    """The ids of the calls before a run: the first ones of a growing index. The branches of a conversation share it."""
+
+    __slots__ = ("_count", "_index")
+
+    def __init__(self, index: dict[object, int]) -> None:
+        """Take all ids of *index*, which numbers them in the order of their addition."""
+        self._index, self._count = index, len(index)
+
+    def __contains__(self, call_id: object) -> bool:
+        return self._index.get(call_id, self._count) < self._count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def index(self) -> dict[object, int]:
+        """Return an index of these ids alone, to add to: the same one, unless another branch has added to it."""
+        if len(self._index) == self._count:
+            return self._index
+        return dict(islice(self._index.items(), self._count))
+
+
 @record
 class CheckedHistory:
     """Messages that every provider accepts. The next run of the conversation does not check them again."""
 
     messages: Sequence[Message] = ()
-    call_ids: Set[str] = frozenset()
+    call_ids: EarlierCallIds | tuple[str, ...] = ()
     """The ids of all calls in the messages."""
+
+    def known_part(self, messages: Sequence[Message]) -> tuple[int, dict[object, int]]:
+        """Return how many of *messages* these are, from the first on, and an index of their calls."""
+        if isinstance(self.call_ids, EarlierCallIds) and begins_with(messages, self.messages):
+            return len(self.messages), self.call_ids.index()
+        return 0, {}
 
 
 NOTHING_CHECKED = CheckedHistory()
@@ -50,15 +78,16 @@ def repaired(chat: Chat, model: str, known: CheckedHistory = NOTHING_CHECKED) ->
     few_shot = {model: repair.apply(examples)} if examples else {}
     history = repair.apply(chat.history)
     chat = dataclasses.replace(chat, few_shot=few_shot, history=history)
-    checked = CheckedHistory((*few_shot.get(model, ()), *history), repair.call_ids)
-    return chat, checked, repair.report() or "results out of order"
+    messages = (*few_shot.get(model, ()), *history)
+    index: dict[object, int] = {call_id: number for number, call_id in enumerate(repair.call_ids)}
+    return chat, CheckedHistory(messages, EarlierCallIds(index)), repair.report() or "results out of order"
 
 
 def _checked(messages: Sequence[Message], known: CheckedHistory) -> CheckedHistory | None:
     """Return *messages* with the ids of their calls; None if they need repair."""
-    ids, first = (set(known.call_ids), len(known.messages)) if begins_with(messages, known.messages) else (set(), 0)
+    first, ids = known.known_part(messages)
     unanswered: set[str] = set()
-    for message in islice(messages, first, None):
+    for message in messages[first:] if first else messages:
         if message.role == "tool":
             if message.call_id not in unanswered:
                 return None
@@ -72,9 +101,9 @@ def _checked(messages: Sequence[Message], known: CheckedHistory) -> CheckedHisto
                 if part.kind == "tool_call":
                     if not part.id or part.id in ids:
                         return None
-                    ids.add(part.id)
+                    ids[part.id] = len(ids)
                     unanswered.add(part.id)
-    return None if unanswered else CheckedHistory(messages, ids)
+    return None if unanswered else CheckedHistory(messages, EarlierCallIds(ids))
 
 
 class _Repair:

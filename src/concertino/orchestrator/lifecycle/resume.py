@@ -129,6 +129,7 @@ def _chat_of(found: Replay, chat: Chat) -> Chat:
         chatbot_id=given.chatbot,
         send_tools=not given.without_tools,
         budget=chat.budget,
+        traceparent=given.traceparent,
     )
 
 

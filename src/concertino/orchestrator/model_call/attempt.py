@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Mapping, Set
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -56,15 +57,15 @@ OnReady = Callable[[list[ToolCall]], None]
 
 
 class CallIds:
-    """Unique ids for the calls of one answer, in place of empty ones and ones in *taken*.
+    """Unique ids for the calls of one answer of *run*, in place of empty ones and of ids that its conversation has.
 
     Some servers count calls from 0 in each answer, and no provider accepts the same id twice in a conversation.
     """
 
-    __slots__ = ("_renamed", "_taken")
+    __slots__ = ("_renamed", "_run")
 
-    def __init__(self, taken: Set[str]) -> None:
-        self._taken = taken
+    def __init__(self, run: RunSession) -> None:
+        self._run = run
         self._renamed: dict[str, str] = {}
 
     def unique(self, call_id: str) -> str:
@@ -73,7 +74,7 @@ class CallIds:
 
     def call(self, call: ToolCall) -> ToolCall:
         """Return *call* with an id that no earlier call of the conversation has."""
-        if call.id and call.id not in self._taken:
+        if call.id and not _is_taken(self._run, call.id):
             return call
         return dataclasses.replace(call, id=self.unique(call.id))
 
@@ -90,6 +91,10 @@ class CallIds:
                 seen.add(own.id)
             parts.append(own)
         return dataclasses.replace(message, parts=tuple(parts))
+
+
+def _is_taken(run: RunSession, call_id: str) -> bool:
+    return call_id in run.call_ids or call_id in run.earlier_calls
 
 
 class Attempt:
@@ -117,6 +122,7 @@ class Attempt:
         "_sent",
         "_settled",
         "_side",
+        "_since",
         "_stream",
         "_text",
         "calls",
@@ -182,6 +188,8 @@ class Attempt:
         """The characters that may still arrive, and those that may arrive in all."""
         self._sent = False
         self._settled = False
+        self._since = 0.0
+        """When the attempt began, if someone sees its events."""
 
     async def answer(self, on_ready: OnReady | None = None) -> None:
         """Send the request and read the answer to its end. The usage is booked unless this raises; then call `close`.
@@ -190,6 +198,8 @@ class Attempt:
         answer exceeds its token limit by far.
         """
         run, meter, parent, stream = self._run, self._run.meter, self._run.parent, self._stream
+        if run.stream is not None:
+            self._since = time.monotonic()
         most = (self.request.max_output_tokens or run.limits.output) * TOKEN + FRAME
         if meter.most_received - meter.received < most and not run.state.last_step:
             most = max(meter.most_received - meter.received, 0)
@@ -284,7 +294,9 @@ class Attempt:
             self._arguments.append(chunk.arguments)
             self._left -= len(chunk.arguments)
             if put is not None:
-                call_id = chunk.id if chunk.id and chunk.id not in run.call_ids else self._call_ids().unique(chunk.id)
+                call_id = chunk.id
+                if not call_id or _is_taken(run, call_id):
+                    call_id = self._call_ids().unique(call_id)
                 name = run.registry.sent_names.get(chunk.name, chunk.name)
                 name = name if name in run.registry.by_name or not name else UNKNOWN_TOOL
                 delta = (run.id, run.path, run.tree.content_index, call_id, name, chunk.arguments)
@@ -293,7 +305,7 @@ class Attempt:
             call = chunk.call if run.redactor is None else run.redactor.call(chunk.call)
             if call.name in run.registry.sent_names:
                 call = dataclasses.replace(call, name=run.registry.sent_names[call.name])
-            if not call.id or call.id in run.call_ids:
+            if not call.id or _is_taken(run, call.id):
                 call = self._call_ids().call(call)
             self.ready.append(call)
             self._left -= _CALL if self._arguments else _CALL + len(chunk.call.arguments)
@@ -326,14 +338,17 @@ class Attempt:
             message = _with_own_names(message, self._run.registry.sent_names)
         self.calls = calls = message.tool_calls
         if calls:
-            ids = {call.id for call in calls}
-            if len(ids) < len(calls) or "" in ids or not ids.isdisjoint(self._run.call_ids):
+            run, ids = self._run, {call.id for call in calls}
+            known = not ids.isdisjoint(run.call_ids) or (
+                run.earlier_calls and any(call_id in run.earlier_calls for call_id in ids)
+            )
+            if known or len(ids) < len(calls) or "" in ids:
                 message = self._call_ids().message(message)
                 self.calls = message.tool_calls
         return message
 
     def _call_ids(self) -> CallIds:
-        self._ids = self._ids or CallIds(self._run.call_ids)
+        self._ids = self._ids or CallIds(self._run)
         return self._ids
 
     # -- usage ---------------------------------------------------------------------------------------------------
@@ -356,7 +371,8 @@ class Attempt:
                 self._book(reported, "done")
                 raise HookError(run.agent.name, "calculate_usage", "returned a negative count or cost")
         self._book(record, "done")
-        run.emit(UsageRecorded, record)
+        if run.stream is not None:
+            run.emit(UsageRecorded, record, time.monotonic() - self._since, not self._side)
 
     def close(self, error: BaseException | None = None) -> None:
         """Book an attempt that *error* has ended, unless it is booked.

@@ -145,8 +145,10 @@ class TurnRequests:
         tools = specs = run.registry.specs()
         decide = hooks.should_send_tools
         send = bool(tools) and (await decide(run.context) if decide.own else decide.default(run.context))
+        if decide.own:
+            tools = specs = run.registry.specs()  # the hook may have changed them
         choice = run.state.tool_choice if send else "none"
-        if not send and not run.call_ids:
+        if not send and not run.call_ids and not run.earlier_calls:
             tools = ()  # otherwise they stay: providers refuse a history with calls of undeclared tools
         limits = run.limits if model is run.model else run.limits_of(model)
         prompt, run.state.prompt = run.state.prompt, ""

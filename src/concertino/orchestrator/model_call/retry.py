@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from ...errors import (
     AuthenticationError,
     BrokenStreamError,
-    ConfigurationError,
     ContextTooLongError,
     ModelNotFoundError,
     OverloadedError,
@@ -17,6 +16,7 @@ from ...errors import (
     ProviderTimeoutError,
     RateLimitError,
 )
+from ...number_checks import check_amount, check_whole
 from ...records import record
 
 _PASSING = (RateLimitError, OverloadedError, ProviderTimeoutError, ProviderConnectionError, BrokenStreamError)
@@ -44,12 +44,9 @@ class Retry:
     """Whether to retry after the consumer has seen a part of the answer, which then begins again."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.attempts, int) or self.attempts < 1:
-            raise ConfigurationError(f"Retry(attempts={self.attempts!r}): use a whole number of at least 1")
+        check_whole("Retry", "attempts", self.attempts)
         for name in ("first", "longest"):
-            seconds = getattr(self, name)
-            if not isinstance(seconds, int | float) or not seconds >= 0:
-                raise ConfigurationError(f"Retry({name}={seconds!r}): use seconds of at least 0")
+            check_amount("Retry", name, getattr(self, name), "seconds of at least 0", zero=True)
 
 
 class Attempts:

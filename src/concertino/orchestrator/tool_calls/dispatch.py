@@ -342,7 +342,7 @@ class ToolCalls:
 
     async def _all_done(self) -> None:
         """Wait until every call has ended or waits. Raises the first error of a hook or the store."""
-        if self._open:
+        if self._open or _EAGER:  # calls that have ended at once must not starve the run's other tasks
             await asyncio.sleep(0)  # most calls end in their first pass, and this is the cheapest way to give it
         while self._open and self._error is None:
             self._waiter = asyncio.get_running_loop().create_future()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import codecs
 import json
 import math
 import re
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 
 from ...errors import UnsupportedError
 from ...messages import Media, MessagePart, ToolSpec
+from ...text import marked_charset
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -262,9 +262,6 @@ def media_url(media: Media) -> str:
     return media.url or f"data:{media_type(media)};base64,{media.data}"
 
 
-_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-
-
 def media_text(media: Media) -> str:
     """Return the content of a text file, or "" if its data is not base64.
 
@@ -274,9 +271,8 @@ def media_text(media: Media) -> str:
         content = base64.b64decode(media.data or "", validate=True)
     except (binascii.Error, ValueError):
         return ""
-    charset = next((charset for mark, charset in _MARKS.items() if content.startswith(mark)), "utf-8")
     try:
-        return content.decode(charset)
+        return content.decode(marked_charset(content) or "utf-8")
     except UnicodeDecodeError:
         return content.decode("cp1252", "replace")
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable
 from typing import Any, Literal, TypeVar
 
 from ...errors import ProviderTimeoutError
+from ...number_checks import check_amount
 from ...records import record
 
 T = TypeVar("T")
@@ -25,6 +26,10 @@ class Timeouts:
     """Without a byte, before the answer begins and between its pieces."""
     total: float | None = DEFAULT_TOTAL
     """From the request to the end of its answer."""
+
+    def __post_init__(self) -> None:
+        for name in ("connect", "delta", "total"):
+            check_amount("Timeouts", name, getattr(self, name), "seconds above 0", optional=name == "total")
 
 
 def timeouts(value: float | Timeouts) -> Timeouts:

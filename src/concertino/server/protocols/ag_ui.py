@@ -8,38 +8,53 @@ from contextlib import aclosing
 from itertools import takewhile
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ...errors import ConcertinoError
 from ...events import RunEvent
 from ...orchestrator.chat import Chat
 from ...runtime import Conversation, ConversationTurn, Runtime
 from ...scope import Scope
 from ...waits import Wait
+from ..event_source import until_failure
 from .ag_ui_stream import AGUIStream
-from .http import body_of, event_stream, message_of, objects, scope_of, status_of, text_field
+from .http import (
+    BROKEN_OFF,
+    agents_of,
+    body_of,
+    check_streams,
+    event_stream,
+    first_agent,
+    handled,
+    objects,
+    scope_of,
+    text_field,
+)
 from .turn_log import WaitAnswer, give, send, turn_log, waits_of
 from .values import BadInputError, JsonObject, media_of
 
 
 def routes(runtime: Runtime, *, agent: str | None = None) -> list[Route]:
     """Return the routes, to be mounted under `/agui`: one per agent, and `/` for *agent*, by default the first."""
-    first = agent or runtime.agents[0].name
 
     async def run(request: Request) -> Response:
-        try:
-            return await _run(runtime, request, request.path_params.get("agent", first))
-        except ConcertinoError as error:
-            return JSONResponse({"message": message_of(error)}, status_of(error))
+        named = request.path_params.get("agent") or agent or first_agent(request, runtime)
+        if named != agent and named not in agents_of(request, runtime):
+            raise HTTPException(404, f"there is no agent {named!r:.80}")
+        return await _run(runtime, request, named)
 
-    return [Route("/", run, methods=["POST"]), Route("/{agent}", run, methods=["POST"])]
+    endpoint = handled(run, lambda _, status, text: JSONResponse({"message": text}, status))
+    return [Route("/", endpoint, methods=["POST"]), Route("/{agent}", endpoint, methods=["POST"])]
 
 
 async def _run(runtime: Runtime, request: Request, agent: str) -> Response:
     body, scope = await body_of(request), scope_of(request)
+    check_streams(request)
     thread_id, run_id, messages = text_field(body, "threadId"), text_field(body, "runId"), objects(body, "messages")
+    for message in messages:
+        text_field(message, "id", ""), text_field(message, "toolCallId", "")
     results = list(takewhile(lambda message: message.get("role") == "tool", reversed(messages)))
     entries = objects(body, "resume")
     chat = None if entries or results else _chat(messages)
@@ -58,7 +73,7 @@ async def _run(runtime: Runtime, request: Request, agent: str) -> Response:
         for answer in answers:
             await give(runtime, scope, answer)
     stream = AGUIStream(turn.id, thread_id, run_id, messages)
-    return event_stream(_events(stream, turn_log(turn, keys, suspended=suspended)))
+    return event_stream(request, _events(stream, turn_log(turn, keys, suspended=suspended)))
 
 
 async def _events(
@@ -66,14 +81,14 @@ async def _events(
 ) -> AsyncGenerator[JsonObject, None]:
     yield stream.start()
     ended = False
-    async with aclosing(log):
-        async for number, event, new in log:
+    async with aclosing(until_failure(log)) as events:
+        async for number, event, new in events:
             for mapped in stream.take(number, event):
                 if new:
                     ended = mapped["type"] in ("RUN_FINISHED", "RUN_ERROR")
                     yield mapped
     if not ended:  # the client does not notice a stream that just ends
-        yield {"type": "RUN_ERROR", "message": "the server is closing: run again", "code": "closing"}
+        yield {"type": "RUN_ERROR", "message": BROKEN_OFF, "code": "broken_off"}
 
 
 async def _resumed(

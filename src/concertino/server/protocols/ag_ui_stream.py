@@ -25,7 +25,8 @@ from ...events import (
 )
 from ...usage import Tokens, UsageRecord
 from ...waits import Wait
-from .log_pieces import LogPieces, Piece
+from .log_pieces import Piece
+from .turn_stream import TurnStream
 from .values import JsonObject, address_of, arguments_of, failure_of, output_of, sources_of
 
 PROTOCOL_VERSION = "1.0"
@@ -40,23 +41,20 @@ _APPROVAL = {
 }
 
 
-class AGUIStream:
+class AGUIStream(TurnStream):
     """Maps the log of one turn to the events of one AG-UI run.
 
     *messages* came from the client. A snapshot repeats them before the messages of the turn.
     """
 
     def __init__(self, root_id: str, thread_id: str, run_id: str, messages: Sequence[JsonObject] = ()) -> None:
-        self._root_id = root_id
+        super().__init__(root_id)
         self._ids = {"threadId": thread_id, "runId": run_id}
-        self._pieces = LogPieces(root_id)
         self._messages: dict[str, JsonObject] = {message["id"]: message for message in messages if message.get("id")}
         self._client_results = {each.get("toolCallId") for each in messages if each.get("role") == "tool"}
         """The calls whose results the client has sent itself."""
         self._owner: dict[str, str] = {}
         """The message of each call."""
-        self._paths: dict[str, str] = {}
-        """The last run of each path of an agent."""
         self._working: dict[str, str] = {}
         """The sub-agents that have started, with their parents, in the order of their start."""
         self._steps: dict[str, str] = {}
@@ -189,10 +187,6 @@ class AGUIStream:
                 self._messages[self._owner[id]]["toolCalls"].remove(self._call_of(id))
                 yield from self._take_back(self._owner.pop(id))
 
-    def _call_id(self, run_id: str, call_id: str) -> str:
-        """Return the id of a call in the stream: two sub-agents may have calls of the same id."""
-        return call_id if run_id == self._root_id else f"{run_id}:{call_id}"
-
     def _call_of(self, id: str) -> JsonObject:
         calls: list[JsonObject] = self._messages[self._owner[id]]["toolCalls"]
         return next(call for call in calls if call["id"] == id)
@@ -236,10 +230,9 @@ class AGUIStream:
     # -- sub-agents, and the end ---------------------------------------------------------------------------------
 
     def _begin(self, event: RunStarted) -> Iterator[JsonObject]:
-        self._paths[event.agent_path] = event.run_id
+        parent = self._parent(event)
         if event.run_id == self._root_id or event.run_id in self._working:
             return
-        parent = self._paths.get(event.agent_path.rpartition("/")[0], self._root_id)
         self._working[event.run_id] = parent
         started = {"type": "SUBAGENT_STARTED", "subagentRunId": event.run_id, "name": event.agent}
         if parent != self._root_id:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from starlette.requests import Request
@@ -17,8 +17,9 @@ from ...orchestrator.chat import Chat
 from ...runtime import Conversation, ConversationTurn, Runtime
 from ...storage import StoredTurn
 from ...waits import Wait
+from ..event_source import until_failure
 from .ai_sdk_stream import AISDKStream
-from .http import body_of, event_stream, message_of, objects, scope_of, status_of, text_field
+from .http import BROKEN_OFF, body_of, check_streams, event_stream, first_agent, handled, objects, scope_of, text_field
 from .turn_log import WaitAnswer, give, send, turn_log, waits_of
 from .ui_message import UIMessageBuilder
 from .values import BadInputError, JsonObject, address_of, media_of
@@ -34,29 +35,22 @@ _Log = AsyncGenerator[tuple[int, RunEvent, bool], None]
 
 def routes(runtime: Runtime, *, agent: str | None = None) -> list[Route]:
     """Return the routes, to be mounted under `/api/chat`. *agent* answers; the default is the first of the runtime."""
-    chats = _Chats(runtime, agent or runtime.agents[0].name)
+    chats = _Chats(runtime, agent)
     return [
-        Route("/", _handled(chats.send), methods=["POST"]),
-        Route("/{chat}", _handled(chats.messages), methods=["GET"]),
-        Route("/{chat}/stream", _handled(chats.resume), methods=["GET"]),
-        Route("/{chat}/stop", _handled(chats.stop), methods=["POST"]),
+        Route("/", handled(chats.send, _error), methods=["POST"]),
+        Route("/{chat}", handled(chats.messages, _error), methods=["GET"]),
+        Route("/{chat}/stream", handled(chats.resume, _error), methods=["GET"]),
+        Route("/{chat}/stop", handled(chats.stop, _error), methods=["POST"]),
     ]
 
 
-def _handled(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """Return *endpoint* with errors as short texts, which the client shows as they are."""
-
-    async def handle(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except ConcertinoError as error:
-            return PlainTextResponse(message_of(error), status_of(error))
-
-    return handle
+def _error(_: ConcertinoError, status: int, text: str) -> Response:
+    """Return an error as a short text, which the client shows as it is."""
+    return PlainTextResponse(text, status)
 
 
 class _Chats:
-    def __init__(self, runtime: Runtime, agent: str) -> None:
+    def __init__(self, runtime: Runtime, agent: str | None) -> None:
         self._runtime = runtime
         self._agent = agent
 
@@ -64,6 +58,7 @@ class _Chats:
         """Answer a message; or continue a turn whose waits the client has answered."""
         body, scope = await body_of(request), scope_of(request)
         chat_id, message = text_field(body, "id"), _last(body)
+        check_streams(request)
         if message.get("role") == "assistant" and body.get("trigger") != "regenerate-message":
             conversation = await self._runtime.conversation(scope, chat_id)
             turn = await conversation.turn(text_field(message, "id"))
@@ -74,7 +69,8 @@ class _Chats:
             keys = tuple([answer.wait.key for answer in answers])
             return _streamed(request, turn, turn_log(turn, keys, suspended=suspended))
         chat = None if body.get("trigger") == "regenerate-message" else _chat(message)
-        conversation = await self._runtime.conversation(scope, chat_id, agent=self._agent)
+        agent = self._agent or first_agent(request, self._runtime)
+        conversation = await self._runtime.conversation(scope, chat_id, agent=agent)
         turn = await self._sent(conversation, body, chat, text_field(message, "id", ""))
         return _streamed(request, turn, turn_log(turn))
 
@@ -155,16 +151,20 @@ class _Chats:
 
 def _streamed(request: Request, turn: ConversationTurn, log: _Log) -> Response:
     stream = AISDKStream(turn.id, approvals=request.headers.get(_VERSION) != "5")
-    return event_stream(_chunks(stream, log), _HEADERS)
+    return event_stream(request, _chunks(stream, log), _HEADERS)
 
 
 async def _chunks(stream: AISDKStream, log: _Log) -> AsyncGenerator[JsonObject | str, None]:
     yield stream.start()
-    async with aclosing(log):
-        async for number, event, new in log:
+    ended = False
+    async with aclosing(until_failure(log)) as events:
+        async for number, event, new in events:
             for chunk in stream.take(number, event):
                 if new:
+                    ended = chunk["type"] in ("finish", "error")
                     yield chunk
+    if not ended:  # the client would take the message for complete
+        yield {"type": "error", "errorText": BROKEN_OFF}
     yield "[DONE]"
 
 

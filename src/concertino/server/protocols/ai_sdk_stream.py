@@ -22,7 +22,8 @@ from ...events import (
     ToolStreamed,
 )
 from ...waits import Wait, is_denial
-from .log_pieces import LogPieces, Piece
+from .log_pieces import Piece
+from .turn_stream import TurnStream
 from .ui_message import UIMessageBuilder
 from .values import JsonObject, address_of, arguments_of, failure_of, output_of, sources_of, tokens_of
 
@@ -31,7 +32,7 @@ LEAST_GROWTH = 80
 have at most nine times its length."""
 
 
-class AISDKStream:
+class AISDKStream(TurnStream):
     """Maps the log of one turn to chunks. It is a function of the log: every reader gets the same message.
 
     A sub-agent's work is the preliminary output of the call that it works on: a message that grows. *approvals* is
@@ -39,14 +40,11 @@ class AISDKStream:
     """
 
     def __init__(self, root_id: str, *, approvals: bool = True) -> None:
-        self._root_id = root_id
+        super().__init__(root_id)
         self._approvals = approvals
-        self._pieces = LogPieces(root_id)
         self._runs: dict[str, _Preview] = {}
         """The sub-agents, by run."""
         self._agents: dict[str, JsonObject] = {}
-        self._paths: dict[str, str] = {}
-        """The last run of each path of an agent."""
         self._previews: dict[str, _Preview] = {}
         """By call."""
         self._asked: set[str] = set()
@@ -73,11 +71,9 @@ class AISDKStream:
     # -- sub-agents ----------------------------------------------------------------------------------------------
 
     def _begin(self, event: RunStarted) -> Iterator[JsonObject]:
-        known = event.run_id in self._runs
-        self._paths[event.agent_path] = event.run_id
-        if event.run_id == self._root_id or known:
+        parent = self._parent(event)
+        if event.run_id == self._root_id or event.run_id in self._runs:
             return
-        parent = self._paths.get(event.agent_path.rpartition("/")[0], self._root_id)
         call = self._call_id(parent, event.parent_call or event.run_id)
         if call not in self._previews:
             self._previews[call] = _Preview(parent, call)
@@ -99,10 +95,6 @@ class AISDKStream:
         preview.builder.apply(chunk)
         if preview.growth.add(len(chunk.get("delta", "")) or LEAST_GROWTH // 4) or now:
             yield from self._send(preview.parent, preview.chunk(preliminary=True), now=now)
-
-    def _call_id(self, run_id: str, call_id: str) -> str:
-        """Return the id of a call in the stream: two sub-agents may have calls of the same id."""
-        return call_id if run_id == self._root_id else f"{run_id}:{call_id}"
 
     # -- events --------------------------------------------------------------------------------------------------
 

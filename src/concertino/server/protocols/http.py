@@ -1,55 +1,44 @@
-"""Parts that all routes share: the scope, the body, streams of server-sent events, and the status of an error."""
+"""Parts that all routes share: the scope, the body, streams of server-sent events, and errors."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import StreamingResponse
+from starlette.responses import Response
 
-from ...errors import (
-    ConcertinoError,
-    ConfigurationError,
-    ConversationBusyError,
-    ErasedError,
-    NotAllowedError,
-    RunStateError,
-    UnknownConversationError,
-    UnknownRunError,
-    UnknownTurnError,
-    UnknownWaitError,
-)
+from ...errors import ConcertinoError
+from ...runtime import Runtime
 from ...scope import Scope
+from ..error_form import failure_of_request
+from ..event_source import EventSource, frame
+from ..json_body import json_body
+from ..server_state import state_of
 from .values import BadInputError, JsonObject
 
-PING = 15.0
-"""Seconds without data after which a stream sends a comment, so that no proxy closes it."""
-STREAM_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
-_STATUS: tuple[tuple[type[ConcertinoError], int], ...] = (
-    (UnknownConversationError, 404),
-    (UnknownTurnError, 404),
-    (UnknownRunError, 404),
-    (UnknownWaitError, 404),
-    (NotAllowedError, 403),
-    (ErasedError, 410),
-    (ConversationBusyError, 409),
-    (RunStateError, 409),
-    (ConfigurationError, 400),
-)
+_Handler = Callable[[Request], Awaitable[Response]]
+BROKEN_OFF = "the answer goes on elsewhere: connect again"
+"""The error of a stream that ends before its turn: the process ends, or cannot read the log."""
 
 
-def status_of(error: ConcertinoError) -> int:
-    """Return the HTTP status of an error; 500 if the request did not cause it."""
-    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+def handled(endpoint: _Handler, form: Callable[[ConcertinoError, int, str], Response]) -> _Handler:
+    """Return *endpoint* with errors in a protocol's *form* of an error, its status and its text.
 
+    Clients of the protocols expect status 400 for an invalid request.
+    """
 
-def message_of(error: ConcertinoError) -> str:
-    """Return the text of an error for the user: an error of the server itself is masked."""
-    return str(error) if status_of(error) < 500 else "the server failed"
+    async def handle(request: Request) -> Response:
+        try:
+            return await endpoint(request)
+        except ConcertinoError as error:
+            status, text = failure_of_request(request, error)
+            return form(error, 400 if status == 422 else status, text)
+
+    return handle
 
 
 def scope_of(request: Request) -> Scope:
@@ -59,10 +48,39 @@ def scope_of(request: Request) -> Scope:
     return scope
 
 
+def agents_of(request: Request, runtime: Runtime) -> Sequence[str]:
+    """Return the names of the agents that users may talk to."""
+    state = state_of(request)
+    return [agent.name for agent in runtime.agents] if state is None else state.agents
+
+
+def first_agent(request: Request, runtime: Runtime) -> str:
+    """Return the default agent. Raises `HTTPException` with status 404 if there are no agents."""
+    names = agents_of(request, runtime)
+    if not names:
+        raise HTTPException(404, "there is no agent")
+    return names[0]
+
+
+def counted(request: Request) -> AbstractContextManager[None]:
+    """Count an answer that waits for a run among the streams of the scope. Raises `HTTPException`: status 429."""
+    state = state_of(request)
+    return nullcontext() if state is None else state.rates.stream(scope_of(request))
+
+
+def check_streams(request: Request) -> None:
+    """Raise `HTTPException` with status 429 if the scope may open no stream: before a message is sent for it."""
+    if (state := state_of(request)) is not None:
+        state.rates.check_streams(scope_of(request))
+
+
 async def body_of(request: Request) -> JsonObject:
-    """Return the body, a JSON object. Raises `BadInputError`."""
+    """Return the body, a JSON object. Raises `BadInputError`, and `HTTPException` for another type of content."""
+    sent = await json_body(request)
     try:
-        body = json.loads(await request.body())
+        body = json.loads(sent)
+        if b"\\u" in sent:  # halves of a surrogate pair are no text, and cannot be stored
+            json.dumps(body, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise BadInputError("the body is not JSON") from error
     if not isinstance(body, dict):
@@ -87,37 +105,19 @@ def objects(body: Mapping[str, Any], name: str) -> list[JsonObject]:
 
 
 def event_stream(
-    frames: AsyncGenerator[Mapping[str, Any] | str, None], headers: Mapping[str, str] | None = None
-) -> StreamingResponse:
-    """Return a response of server-sent events. A frame is a JSON object, or text as it is.
+    request: Request,
+    items: AsyncGenerator[Mapping[str, Any] | str, None],
+    headers: Mapping[str, str] | None = None,
+) -> EventSource:
+    """Return a response of server-sent events. An item is a JSON object, or text as it is.
 
-    When the client leaves, *frames* is closed; the run goes on.
+    When the client leaves, *items* is closed; the run goes on.
     """
-    sent = {**STREAM_HEADERS, **(headers or {})}
-    return StreamingResponse(_encoded(frames), headers=sent, media_type="text/event-stream")
+    return EventSource(request, _frames(items), headers)
 
 
-async def _encoded(frames: AsyncGenerator[Mapping[str, Any] | str, None]) -> AsyncIterator[bytes]:
-    async with aclosing(frames):
-        following: asyncio.Future[Mapping[str, Any] | str] = asyncio.ensure_future(anext(frames))
-        try:
-            while True:
-                done, _ = await asyncio.wait([following], timeout=PING)
-                if not done:
-                    yield b": ping\n\n"
-                    continue
-                yield sse(following.result()).encode(errors="replace")
-                following = asyncio.ensure_future(anext(frames))
-        except StopAsyncIteration:
-            return
-        finally:
-            if following.cancel():
-                await asyncio.wait([following])
-
-
-def sse(frame: Mapping[str, Any] | str) -> str:
-    """Return one server-sent event. Lines end with LF, the only end that every client accepts."""
-    if isinstance(frame, str):
-        return f"data: {frame}\n\n"
-    event = f"event: {frame['type']}\n" if "sequence_number" in frame else ""
-    return f"{event}data: {json.dumps(frame, ensure_ascii=False, separators=(',', ':'))}\n\n"
+async def _frames(items: AsyncGenerator[Mapping[str, Any] | str, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(items):
+        async for item in items:
+            named = not isinstance(item, str) and "sequence_number" in item
+            yield frame(item, event=item["type"] if named else "")  # type: ignore[index]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,9 @@ from ...events import RunEvent
 from ...orchestrator.agent import AgentConfig
 from ...providers import Model
 from ...runtime import Runtime
-from .http import body_of, event_stream, message_of, scope_of, status_of, text_field
+from ..event_source import until_failure
+from ..server_state import RETRY_AFTER
+from .http import BROKEN_OFF, agents_of, body_of, counted, event_stream, handled, scope_of, text_field
 from .openai_chat import ChatStream, Completion, error_body
 from .openai_input import chat_of
 from .openai_responses import ResponseStream, run_of_response
@@ -27,6 +29,7 @@ TASKS = "tasks"
 """The model for titles, tags and the like, which clients request in addition to each answer."""
 _NO_RETRY = {"x-should-retry": "false"}
 """Header that stops OpenAI's clients from starting a failed run again."""
+_BROKEN_OFF = error_body(BROKEN_OFF, "server_error", "broken_off")
 _Log = AsyncGenerator[tuple[int, RunEvent], None]
 
 
@@ -47,12 +50,12 @@ def routes(runtime: Runtime, *, task_model: Model | str | None = None) -> list[R
     """
     api = _API(runtime, task_model)
     return [
-        Route("/models", _handled(api.models), methods=["GET"]),
-        Route("/models/{model}", _handled(api.model), methods=["GET"]),
-        Route("/chat/completions", _handled(api.complete), methods=["POST"]),
-        Route("/responses", _handled(api.respond), methods=["POST"]),
-        Route("/responses/{response}", _handled(api.response), methods=["GET"]),
-        Route("/responses/{response}/cancel", _handled(api.cancel), methods=["POST"]),
+        Route("/models", handled(api.models, _error), methods=["GET"]),
+        Route("/models/{model}", handled(api.model, _error), methods=["GET"]),
+        Route("/chat/completions", handled(api.complete, _error), methods=["POST"]),
+        Route("/responses", handled(api.respond, _error), methods=["POST"]),
+        Route("/responses/{response}", handled(api.response, _error), methods=["GET"]),
+        Route("/responses/{response}/cancel", handled(api.cancel, _error), methods=["POST"]),
     ]
 
 
@@ -60,20 +63,18 @@ class UnknownAgentError(BadInputError):
     """A request names a model that the server does not have."""
 
 
-def _handled(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """Return *endpoint* with errors in OpenAI's form."""
+def _error(error: ConcertinoError, status: int, text: str) -> Response:
+    """Return an error in OpenAI's form."""
+    if isinstance(error, UnknownAgentError):
+        return JSONResponse(error_body(text, "invalid_request_error", "model_not_found", "model"), 404)
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return JSONResponse(error_body(text, kind), status, _NO_RETRY)
 
-    async def handle(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except UnknownAgentError as error:
-            return JSONResponse(error_body(str(error), "invalid_request_error", "model_not_found", "model"), 404)
-        except ConcertinoError as error:
-            status = status_of(error)
-            kind = "invalid_request_error" if status < 500 else "server_error"
-            return JSONResponse(error_body(message_of(error), kind), status, _NO_RETRY)
 
-    return handle
+def _closed(request: Request) -> Response:
+    """Return the answer to a request whose run another process continues: with its key, it may be sent again."""
+    retry = {"x-should-retry": "true"} if "idempotency-key" in request.headers else _NO_RETRY
+    return JSONResponse(_BROKEN_OFF, 503, RETRY_AFTER | retry)
 
 
 class _API:
@@ -87,17 +88,18 @@ class _API:
     # -- models --------------------------------------------------------------------------------------------------
 
     async def models(self, request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [self._described(name) for name in self._names()]})
+        return JSONResponse({"object": "list", "data": [self._described(name) for name in self._names(request)]})
 
     async def model(self, request: Request) -> Response:
-        return JSONResponse(self._described(self._known(request.path_params["model"])))
+        return JSONResponse(self._described(self._known(request, request.path_params["model"])))
 
-    def _names(self) -> list[str]:
-        return [*(agent.name for agent in self._runtime.agents if agent.name != TASKS), TASKS]
+    def _names(self, request: Request) -> list[str]:
+        return [*(name for name in agents_of(request, self._runtime) if name != TASKS), TASKS]
 
-    def _known(self, name: str) -> str:
-        if name not in self._names():
-            raise UnknownAgentError(f"there is no model {name!r}: choose from {', '.join(self._names())}")
+    def _known(self, request: Request, name: str) -> str:
+        names = self._names(request)
+        if name not in names:
+            raise UnknownAgentError(f"there is no model {name!r:.80}: choose from {', '.join(names)}")
         return name
 
     def _described(self, name: str) -> JsonObject:
@@ -107,7 +109,7 @@ class _API:
 
     async def _start(self, request: Request, body: JsonObject) -> tuple[str, str, _Log]:
         """Start a run. Return its id, its model and its events; with a known `Idempotency-Key`, those of its run."""
-        scope, name = scope_of(request), self._known(text_field(body, "model"))
+        scope, name = scope_of(request), self._known(request, text_field(body, "model"))
         chat, agent = chat_of(body, scope), self._tasks if name == TASKS else name
         if name == TASKS and self._task_model is not None:
             chat = replace(chat, model=self._task_model)
@@ -120,18 +122,21 @@ class _API:
     async def complete(self, request: Request) -> Response:
         """Answer a request of Chat Completions."""
         body = await body_of(request)
-        run_id, name, log = await self._start(request, body)
         options = body.get("stream_options")
         streams = bool(body.get("stream"))
         usage = not streams or (isinstance(options, dict) and bool(options.get("include_usage")))
-        stream = ChatStream(run_id, name, int(time.time()), usage=usage)
-        if streams:
-            return event_stream(_chunks(stream, log))
-        completion = Completion()
-        async with aclosing(_chunks(stream, log)) as chunks:
-            async for chunk in chunks:
-                if not isinstance(chunk, str):
-                    completion.add(chunk)
+        with counted(request):
+            run_id, name, log = await self._start(request, body)
+            stream = ChatStream(run_id, name, int(time.time()), usage=usage)
+            if streams:
+                return event_stream(request, _chunks(stream, log))
+            completion = Completion()
+            async with aclosing(_chunks(stream, log)) as chunks:
+                async for chunk in chunks:
+                    if not isinstance(chunk, str):
+                        completion.add(chunk)
+        if completion.error == _BROKEN_OFF:
+            return _closed(request)
         if completion.error is not None:
             return JSONResponse(completion.error, 500, _NO_RETRY)
         return JSONResponse(completion.body)
@@ -139,11 +144,13 @@ class _API:
     async def respond(self, request: Request) -> Response:
         """Answer a request of Responses."""
         body = await body_of(request)
-        run_id, name, log = await self._start(request, body)
-        stream = ResponseStream(run_id, name, int(time.time()))
-        if body.get("stream"):
-            return event_stream(_events(stream, log))
-        return JSONResponse(await _whole(stream, log))
+        with counted(request):
+            run_id, name, log = await self._start(request, body)
+            stream = ResponseStream(run_id, name, int(time.time()))
+            if body.get("stream"):
+                return event_stream(request, _events(stream, log))
+            response = await _whole(stream, log)
+        return _closed(request) if response["status"] == "in_progress" else JSONResponse(response)
 
     async def response(self, request: Request) -> Response:
         """Return a response by its id."""
@@ -169,20 +176,24 @@ class _API:
 
 async def _chunks(stream: ChatStream, log: _Log) -> AsyncGenerator[JsonObject | str, None]:
     yield stream.start()
-    async with aclosing(log):
-        async for number, event in log:
+    async with aclosing(until_failure(log)) as events:
+        async for number, event in events:
             for chunk in stream.take(number, event):
                 yield chunk
+    if not stream.ended:
+        yield _BROKEN_OFF
     yield "[DONE]"
 
 
 async def _events(stream: ResponseStream, log: _Log) -> AsyncGenerator[JsonObject, None]:
     for event in stream.start():
         yield event
-    async with aclosing(log):
-        async for number, logged in log:
+    async with aclosing(until_failure(log)) as events:
+        async for number, logged in events:
             for event in stream.take(number, logged):
                 yield event
+    if stream.response["status"] == "in_progress":
+        yield stream.error(BROKEN_OFF)
 
 
 async def _whole(stream: ResponseStream, log: _Log) -> JsonObject:

@@ -29,6 +29,8 @@ class ChatStream:
         self._pieces = LogPieces(run_id)
         self._sources: dict[str, CitedSource] = {}
         self._has_text = self._needs_break = False
+        self.ended = False
+        """Whether the run has ended, or waits."""
 
     def start(self) -> JsonObject:
         """Return the first chunk."""
@@ -91,7 +93,7 @@ class ChatStream:
                 yield {**self._base, "choices": [], "event": {"type": "source", "data": data}}
 
     def _finish(self, event: RunEnded) -> Iterator[JsonObject]:
-        result = event.result
+        result, self.ended = event.result, True
         if result.status in ("failed", "cancelled"):
             failed = result.status == "failed"
             yield error_body(failure_of(result) if failed else "the run was stopped", "server_error", result.status)

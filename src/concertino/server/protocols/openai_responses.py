@@ -71,6 +71,10 @@ class ResponseStream:
                 case _:
                     pass
 
+    def error(self, message: str) -> JsonObject:
+        """Return the event of a stream that breaks off, while the run goes on in another process."""
+        return self._event("error", code="server_error", message=message, param=None)
+
     def _piece(self, piece: Piece) -> Iterator[JsonObject]:
         match (piece.kind, piece.phase):
             case ("call", "start"):

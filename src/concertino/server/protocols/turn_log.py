@@ -11,6 +11,7 @@ from ...orchestrator.chat import Chat
 from ...records import record
 from ...runtime import Conversation, ConversationTurn, Runtime
 from ...scope import Scope
+from ...storage.conversation_types import ENDED_STATES
 from ...waits import Wait
 
 _POLL = 0.02
@@ -80,10 +81,10 @@ async def turn_log(
                 if isinstance(event, CallWaiting):
                     missing.discard(event.key)
                 new = new or (not missing and (at_end or not suspended))
-        if ended:
+        if ended or turn.closed:
             return
-        if after == before and (await turn.read()).state != "waiting":
+        if after == before and (await turn.read()).state in ENDED_STATES:
             if quiet:
-                return  # the runtime is being closed
+                return  # its last event is erased
             quiet = True
         await asyncio.sleep(_POLL)

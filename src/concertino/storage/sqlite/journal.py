@@ -15,6 +15,7 @@ from ...errors import (
     UnreadMessagesError,
 )
 from ...scope import AnyScope, Scope
+from ..codec import outcome_digests
 from ..process import is_dead, process_of
 from ..types import PROGRESS, Claim, Entry, Head, RunEnd, RunStart
 from .approvals import FROM_OUTSIDE, open_waits
@@ -158,8 +159,8 @@ def _put(connection: sqlite3.Connection, root: int, put: PutOperation, now: floa
     """Insert or update an operation."""
     sql, number, owner = queries(), None, scope_key(put.scope.key)
     if put.outcome is not None:
-        for (before,) in connection.execute(sql["replaced_outcome"], (owner, put.key, put.state)).fetchall():
-            _erase_outcome(connection, before)
+        for run, before in connection.execute(sql["replaced_outcome"], (owner, put.key, put.state)).fetchall():
+            _erase_outcome(connection, run, before)
         number = connection.execute(sql["add_outcome"], (put.outcome,)).lastrowid
     row = (put.key, *put.row, number, put.run_id, root, owner)
     found = connection.execute(sql["put_operation"], row).fetchall()
@@ -168,9 +169,11 @@ def _put(connection: sqlite3.Connection, root: int, put: PutOperation, now: floa
             f"operation {put.key!r} does not fit run {put.run_id!r}: use a run of the entry's tree, "
             "the scope of that run, and a key that no other run of the scope uses"
         )
-    state, answered, waited_for, stored = found[0]
+    run, state, answered, waited_for, stored = found[0]
+    if put.contents:
+        add_contents(connection, run, put.contents)
     if number is not None and stored != number:
-        _erase_outcome(connection, number)  # the first outcome counts
+        _erase_outcome(connection, run, number)  # the first outcome counts
     if waited_for in FROM_OUTSIDE and state != "waiting" and not answered:
         connection.execute(sql["cancel_wait"], {"key": put.key, "now": now})
 
@@ -178,15 +181,21 @@ def _put(connection: sqlite3.Connection, root: int, put: PutOperation, now: floa
 def _close(connection: sqlite3.Connection, run: int, root: int, key: str, now: float) -> None:
     """Remove an operation from the table of open ones."""
     sql = queries()
-    for waited_for, outcome in connection.execute(sql["close_operation"], (run, key, root)).fetchall():
-        _erase_outcome(connection, outcome)
+    for owner, waited_for, outcome in connection.execute(sql["close_operation"], (run, key, root)).fetchall():
+        _erase_outcome(connection, owner, outcome)
         if waited_for in FROM_OUTSIDE:
             connection.execute(sql["cancel_wait"], {"key": key, "now": now})
 
 
-def _erase_outcome(connection: sqlite3.Connection, number: int | None) -> None:
-    if number is not None:
-        connection.execute(queries()["erase_outcome"], (number,))
+def _erase_outcome(connection: sqlite3.Connection, run: int, number: int | None) -> None:
+    """Erase an outcome of *run*, and the contents of its media that nothing else names."""
+    if number is None:
+        return
+    sql = queries()
+    digests = outcome_digests(connection.execute(sql["outcome"], (number,)).fetchone()[0])
+    connection.execute(sql["erase_outcome"], (number,))
+    if digests:
+        release_contents(connection, run, shared=True, digests=digests)
 
 
 # -- ends --------------------------------------------------------------------------------------------------------------
@@ -196,8 +205,8 @@ def end_tree(connection: sqlite3.Connection, run: int, root: int, end: RunEnd, n
     """End a run, and with a root all runs below it; inside a transaction. Return whether content was erased."""
     sql, bound = queries(), {"run": run, "root": root, "now": now}
     connection.execute(sql["answer_ended"], bound)
-    for (outcome,) in connection.execute(sql["close_run"], bound).fetchall():
-        _erase_outcome(connection, outcome)
+    for owner, outcome in connection.execute(sql["close_run"], bound).fetchall():
+        _erase_outcome(connection, owner, outcome)
     _end_one(connection, run, end, now)
     if run == root:
         for below, erase_after in connection.execute(sql["open_below"], bound).fetchall():

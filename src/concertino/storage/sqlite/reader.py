@@ -10,12 +10,12 @@ from typing import Any, TypeVar, get_args
 from ...errors import DamagedDataError, StorageError
 from ...messages import Message
 from ...operations import Operation
-from ...scope import AnyScope, Operator
+from ...scope import AnyScope, Operator, Scope
 from ...usage import Tokens, UsageRecord
 from ..codec import decode_json, decode_messages
 from ..types import JOURNAL_VERSION, EntryKind, StoredEntry, StoredJournal, StoredMessage, StoredRun, UsageSum
 from .connection import reading
-from .media import contents_of
+from .media import contents_of, contents_of_outcome
 from .rows import hash_key, to_message, to_operation, to_run, to_usage
 from .statements import most, queries, scoped
 
@@ -28,6 +28,9 @@ _CONDITIONS = {
     "state": "h.state = :state",
     "roots": "r.root = r.number",
 }
+_NARROW = {"run_id", "conversation_id", "root_id"}
+"""Filters that leave few runs."""
+_OPEN, _RARE = ("running", "suspended", "dead_letter"), ("failed", "cancelled", "limited")
 _OF_OPERATIONS = {
     "root_id": "o.root = (SELECT number FROM runs WHERE run_id = :root_id)",
     "run_id": "r.run_id = :run_id",
@@ -40,6 +43,9 @@ _COLUMNS = {
     "tenant": "r.tenant",
     "day": "date(u.booked, 'unixepoch')",
 }
+_SET_BACK = 86_400.0
+"""Most seconds that the clock may have been set back between two records."""
+_LAST = 2**63 - 1
 _KINDS = frozenset(get_args(EntryKind))
 _TOKENS = ("prompt", "completion", "cached", "cache_write", "reasoning", "cache_write_1h")
 """The token columns, in the order of `Tokens`."""
@@ -52,8 +58,18 @@ def runs(connection: sqlite3.Connection, scope: AnyScope, limit: int, /, **asked
     if "conversation_id" in wanted:
         wanted["conversation_key"] = hash_key(wanted["conversation_id"])
     sql, bound = scoped("runs", scope)
+    if _leads(scope, state := wanted.get("state")) and not wanted.keys() & _NARROW:
+        chosen = queries()["running_runs" if state == "running" else "runs_in_state"].rstrip(";")
+        sql = sql.replace(
+            "FROM runs AS r\n", f"FROM ({chosen}) AS chosen CROSS JOIN runs AS r ON r.number = chosen.run\n"
+        )
     bound |= {**wanted, "limit": most(limit)}
     return tuple(to_run(row) for row in connection.execute(sql.replace("/*conditions*/", conditions), bound).fetchall())
+
+
+def _leads(scope: AnyScope, state: object) -> bool:
+    """Return True if few runs are in *state*, and *scope* probably reaches more of them in other states."""
+    return state in _OPEN or (state in _RARE and isinstance(scope, Operator))
 
 
 def messages(connection: sqlite3.Connection, scope: AnyScope, run_id: str) -> tuple[StoredMessage, ...]:
@@ -87,8 +103,9 @@ def operations(
     wanted = {"root_id": root_id, "run_id": run_id}
     conditions = " AND ".join(_OF_OPERATIONS[name] for name, value in wanted.items() if value is not None) or "true"
     sql, bound = scoped("operations", scope)
-    rows = connection.execute(sql.replace("/*conditions*/", conditions), {**bound, **wanted}).fetchall()
-    return tuple(to_operation(row) for row in rows)
+    with reading(connection):
+        rows = connection.execute(sql.replace("/*conditions*/", conditions), {**bound, **wanted}).fetchall()
+        return tuple(to_operation(row, contents_of_outcome(connection, row["run"], row["content"])) for row in rows)
 
 
 def usage_sums(
@@ -104,9 +121,24 @@ def usage_sums(
     numbers = ", ".join(str(number + 1) for number in range(len(by)))
     grouping = f"GROUP BY {numbers} ORDER BY {numbers}" if by else "HAVING count(*) > 0"
     sql, bound = scoped("usage_sums", scope)
+    if since is not None and not isinstance(scope, Scope):
+        sql = sql.replace("AS u JOIN", "AS u CROSS JOIN")  # a time leaves fewer records than a tenant
     sql = sql.replace("/*columns*/", columns).replace("/*grouping*/", grouping)
-    rows = connection.execute(sql, {**bound, "since": since, "until": until}).fetchall()
+    first = 0 if since is None else _first_booking(connection, since - _SET_BACK)
+    end = _LAST if until is None else _first_booking(connection, until + _SET_BACK)
+    rows = connection.execute(sql, {**bound, "since": since, "until": until, "first": first, "end": end}).fetchall()
     return tuple(_to_sum(tuple(row), len(by)) for row in rows)
+
+
+def _first_booking(connection: sqlite3.Connection, moment: float) -> int:
+    """Return the number before which all records were booked before *moment*, if the clock was never set back."""
+    sql = queries()
+    low, high = 1, 1 + connection.execute(sql["last_booking"]).fetchone()[0]
+    while low < high:  # records are booked in the order of time, so no index of times is needed
+        middle = (low + high) // 2
+        booking, booked = connection.execute(sql["booked_from"], (middle,)).fetchone()
+        low, high = (low, middle) if booked >= moment else (booking + 1, high)
+    return low
 
 
 def _to_sum(row: tuple[Any, ...], width: int) -> UsageSum:

@@ -17,9 +17,11 @@ from ...waits import Resolution, Wait
 from ..codec import (
     decode_json,
     decode_message,
+    decode_outcome,
     decode_receipt,
     encode_json,
     encode_message,
+    encode_outcome,
     encode_receipt,
     storable,
 )
@@ -46,6 +48,8 @@ class PutOperation(NamedTuple):
     state: str
     row: tuple[Any, ...]
     outcome: str | None
+    contents: dict[str, str]
+    """Contents of the outcome's media by digest."""
 
 
 class EntryRows(NamedTuple):
@@ -190,8 +194,10 @@ def _operation_row(operation: Operation) -> PutOperation:
         None if operation.money is None else str(operation.money),
         operation.prompt,
     )
-    outcome = None if operation.outcome is None else encode_json(operation.outcome)
-    return PutOperation(operation.key, operation.run_id, operation.scope, operation.state, storable_row(row), outcome)
+    contents: dict[str, str] = {}
+    outcome = None if operation.outcome is None else encode_outcome(operation.outcome, contents)
+    head = (operation.key, operation.run_id, operation.scope, operation.state)
+    return PutOperation(*head, storable_row(row), outcome, contents)
 
 
 def wait_row(wait: Wait, now: float) -> dict[str, Any]:
@@ -279,8 +285,11 @@ def to_usage(row: sqlite3.Row) -> UsageRecord:
     )
 
 
-def to_operation(row: sqlite3.Row) -> Operation:
-    """Return an operation from its row. Raises `DamagedDataError` if it is corrupt."""
+def to_operation(row: sqlite3.Row, contents: Mapping[str, str] | None = None) -> Operation:
+    """Return an operation from its row, with the *contents* of its outcome's media by digest.
+
+    Raises `DamagedDataError` if it is corrupt.
+    """
     return Operation(
         key=row["key"],
         scope=Scope(row["tenant"], row["user_id"]),
@@ -297,7 +306,7 @@ def to_operation(row: sqlite3.Row) -> Operation:
         tokens=row["tokens"],
         money=_decimal(row["money"], f"reservation of operation {row['key']!r}"),
         prompt=row["prompt"],
-        outcome=decode_json(row["content"], dict) if row["content"] else None,
+        outcome=decode_outcome(row["content"], contents or {}) if row["content"] else None,
     )
 
 

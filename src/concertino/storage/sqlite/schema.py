@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
 from contextlib import suppress
@@ -26,6 +27,7 @@ MIN_SQLITE = (3, 35, 0)
 """The first version of SQLite with RETURNING."""
 
 _SCHEMA = Path(__file__).parent / "schema.sql"
+_INDEX = re.compile(r"^CREATE INDEX (\w+)", re.MULTILINE)
 
 
 def connect_in_memory() -> sqlite3.Connection:
@@ -61,6 +63,7 @@ def connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
         # NORMAL would save one fsync per append.
         connection.execute("PRAGMA synchronous = FULL")
         _use_wal(connection, busy_timeout)
+        _add_indexes(connection)
         if _create(connection, path):
             # The file alone is a database from now on, also if its write-ahead log is lost.
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
@@ -181,6 +184,18 @@ def _create(connection: sqlite3.Connection, path: Path) -> bool:
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     return True
+
+
+def _add_indexes(connection: sqlite3.Connection) -> None:
+    """Create the indexes that a later concertino of this schema version has added. An earlier one keeps them up too."""
+    if _number(connection, "PRAGMA user_version") != SCHEMA_VERSION:
+        return
+    known = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'").fetchall()}
+    missing = [sql for sql in schema() if (found := _INDEX.search(sql)) and found[1] not in known]
+    if missing:
+        with transaction(connection):
+            for statement in missing:
+                connection.execute(statement.replace("CREATE INDEX", "CREATE INDEX IF NOT EXISTS", 1))
 
 
 def _number(connection: sqlite3.Connection, sql: str) -> int:

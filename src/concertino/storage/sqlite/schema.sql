@@ -62,6 +62,8 @@ CREATE INDEX heads_ready ON heads (ready_at) WHERE ready_at IS NOT NULL;
 CREATE INDEX heads_of_process ON heads (process) WHERE process <> '';
 CREATE INDEX heads_to_stop ON heads (root) WHERE stop AND ending IS NULL;
 CREATE INDEX heads_to_sweep ON heads (sweep_at) WHERE sweep_at IS NOT NULL;
+-- A run that completes without a pause is never in it. ready_at leads to the running ones.
+CREATE INDEX heads_by_state ON heads (state, run) WHERE state NOT IN ('running', 'completed');
 
 CREATE TABLE ends (
     number       INTEGER PRIMARY KEY,
@@ -238,6 +240,7 @@ CREATE TABLE reservations (
     money   INTEGER NOT NULL,
     PRIMARY KEY (id, account)
 ) WITHOUT ROWID;
+CREATE INDEX reservations_of_account ON reservations (account);
 
 CREATE TABLE usage (
     booking        INTEGER PRIMARY KEY,     -- order of booking

@@ -1,21 +1,35 @@
-"""The readable files of folders, as a collection of documents."""
+"""The readable files of folders, as a collection of documents. A worker process parses each: they come from anyone."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from hashlib import blake2b
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from ...errors import CorpusError
-from .chunks import ReadDocument
-from .parsing import READERS, one_line, read_in_worker
+from pydantic import TypeAdapter, ValidationError
 
-_READABLE = f"readable files end in {' '.join(READERS)}"
+from ...errors import CorpusError, MissingExtraError, WorkerError
+from ...text import marked_charset
+from ..html import read_html
+from ..library import source_id
+from ..workers import run_in_worker
+from .markdown import Document, ReadDocument, chunks, read_markdown
+from .rst import read_rst
+
+_IS_RST = re.compile(r"^[ \t]*\.\. (?:[\w:-]+::|_[^:\n]+:)|(?<!\w):[a-z][\w:-]*:`[^`\n]", re.MULTILINE)
+_READERS: dict[str, Callable[[str], Document]] = {
+    ".md": read_markdown, ".markdown": read_markdown, ".rst": read_rst,
+    ".txt": lambda text: (read_rst if _IS_RST.search(text) else read_markdown)(text),
+    ".html": lambda text: Document(*read_html(text)), ".htm": lambda text: Document(*read_html(text)),
+}  # fmt: skip
+_READABLE = f"readable files end in {' '.join(_READERS)}"
 _LONGEST = 1_000_000  # characters; the rest of a longer file is not read
-_BOMS = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+_LONGEST_TITLE = 300
+_READ_DOCUMENT = TypeAdapter(ReadDocument)
 
 
 class FileCollection:
@@ -25,70 +39,71 @@ class FileCollection:
         self._roots = list(dict.fromkeys(map(_resolved, paths)))
         if not self._roots:
             raise CorpusError(f"no folder or file is named: name at least one ({_READABLE})")
-        digest = blake2b("\0".join(sorted(map(str, self._roots))).encode("utf-8", "surrogateescape"), digest_size=8)
-        self.key = f"documents-{digest.hexdigest()}"
+        self.key = f"documents-{source_id(chr(0).join(sorted(map(str, self._roots))))}"
         self.name = ", ".join(root.name or str(root) for root in self._roots)
         self._files: dict[str, tuple[Path, Path]] = {}
         """The root and the path of each location."""
         self._skipped: Counter[str] = Counter()
-        self._problems: dict[str, str] = {}
 
     def scan(self, known: Mapping[str, str]) -> Mapping[str, str]:
         """Walk the folders. A stamp is a file's time of change and size."""
         stamps: dict[str, str] = {}
         self._files.clear()
         self._skipped.clear()
-        self._problems.clear()
         for root in self._roots:
             for path in [root] if root.is_file() else sorted(self._walk(root)):
-                location = self._location(root, path)
-                try:
-                    readable = path.resolve().is_relative_to(root) and path.suffix.lower() in READERS
-                    stamp = f"{path.stat().st_ctime_ns}:{path.stat().st_size}"
-                except (OSError, RuntimeError) as error:  # a broken link, or a ring of them
-                    self._problems[location] = str(error)
-                    continue
-                if readable and location in stamps:
-                    self._problems[location] = "another file has the same name but for its spaces"
-                elif readable:
-                    self._files[location], stamps[location] = (root, path), stamp
-                else:
+                if path.suffix.lower() not in _READERS and not os.path.isdir(path):  # noqa: PTH112 - never raises
                     self._skipped[path.suffix.lower() or "no suffix"] += 1
+                    continue
+                location = self._location(root, path)
+                while location in stamps:  # names that differ in their spaces only
+                    location += "'"
+                self._files[location], stamps[location] = (root, path), ""
+                with suppress(OSError, RuntimeError):  # a broken link, or a ring of them; reading it gives the reason
+                    stamps[location] = f"{path.stat().st_ctime_ns}:{path.stat().st_size}"
         return stamps
 
     def _walk(self, root: Path) -> Iterator[Path]:
-        """Yield the files below *root*. Linked folders are not entered: they may lead out or in circles."""
-        unlisted = lambda error: self._problems.update({str(error.filename): error.strerror})  # noqa: E731
-        for folder, folders, files in os.walk(root, onerror=unlisted):
+        """Yield the files below *root*, and the folders that cannot be listed.
+
+        Linked folders are not entered: they may lead out or in circles.
+        """
+        unlisted: list[Path] = []
+        for folder, folders, files in os.walk(root, onerror=lambda error: unlisted.append(Path(error.filename))):
             here = Path(folder)
             hidden = {name for name in folders if name.startswith(".") or (here / name / "pyvenv.cfg").exists()}
             folders[:] = [name for name in folders if name not in hidden | {"__pycache__", "node_modules"}]
             yield from (here / name for name in files if not name.startswith("."))
+        yield from unlisted
 
     def _location(self, root: Path, path: Path) -> str:
         """Return the path below the root's name; roots of the same name are distinguished by their parents."""
         same = [other.parts for other in self._roots if other.name == root.name and other != root]
         depth = next(n for n in range(1, len(root.parts) + 1) if all(parts[-n:] != root.parts[-n:] for parts in same))
-        return one_line(str(Path(*root.parts[-depth:], path.relative_to(root)).as_posix()))
+        return _one_line(str(Path(*root.parts[-depth:], path.relative_to(root)).as_posix()))
 
     def read(self, location: str) -> ReadDocument:
-        """Read a file by its suffix. Raises `MissingExtraError` for HTML if its reader is not installed."""
+        """Read a file by its suffix.
+
+        Raises `MissingExtraError` for HTML if its reader is not installed, `CorpusError` if there can be no worker.
+        """
         root, path = self._files[location]
         try:
-            text = _decoded(_bytes(root, path))
+            found = run_in_worker(parse, path.suffix.lower(), _decoded(_bytes(root, path)), location)
+            return _READ_DOCUMENT.validate_python(found)
+        except WorkerError as error:
+            if raised := {"MissingExtraError": MissingExtraError, "OSError": CorpusError}.get(error.raised):
+                raise raised(error.detail) from None
+            return ReadDocument("", (), f"skipped: {error}")
+        except ValidationError:  # hostile input has taken the worker over
+            return ReadDocument("", (), "skipped: its reader returned no valid document")
         except (OSError, RuntimeError, ValueError) as error:
             return ReadDocument(path.stem, (), getattr(error, "strerror", None) or str(error))
-        read = read_in_worker(path.suffix.lower(), text[:_LONGEST], location)
-        if len(text) > _LONGEST and not read.problem:
-            read = read._replace(problem=f"only the first {_LONGEST:,} characters are read")
-        return read
 
     def remarks(self) -> Sequence[str]:
-        """Return one line about files of other kinds, and one about files that the last scan could not look at."""
+        """Return a line about the files of other kinds in the last scan."""
         kinds = ", ".join(f"{number} {suffix}" for suffix, number in self._skipped.most_common(8))
-        named = "; ".join(f"{one_line(where)} ({problem})" for where, problem in list(self._problems.items())[:3])
-        skipped = f"skipped {self._skipped.total()} files: {kinds}; {_READABLE}" if kinds else ""
-        return [*filter(None, [skipped, f"{len(self._problems)} files not found: {named}" if named else ""])]
+        return [f"skipped {self._skipped.total()} files: {kinds}; {_READABLE}"] if kinds else []
 
 
 def _resolved(path: str | Path) -> Path:
@@ -103,8 +118,8 @@ def _bytes(root: Path, path: Path) -> bytes:
     real = path.resolve(strict=True)
     if not real.is_relative_to(root):
         raise ValueError("a link out of the folder")
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    with open(os.open(real, flags), "rb") as file:  # noqa: PTH123 - a descriptor
+    special = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    with open(real, "rb", opener=lambda name, flags: os.open(name, flags | special)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError("no regular file")
         return file.read(4 * _LONGEST)
@@ -112,8 +127,30 @@ def _bytes(root: Path, path: Path) -> bytes:
 
 def _decoded(data: bytes) -> str:
     """Return a file's text: UTF-8, or as its byte order mark states. Raises `ValueError` for binary data."""
-    encoding = next((name for mark, name in _BOMS.items() if data.startswith(mark)), "utf-8")
-    control = sum(byte < 32 and byte not in b"\t\n\r\f" for byte in data[:4096])
-    if encoding != "utf-16" and (b"\0" in data[:4096] or 10 * control > len(data[:4096])):
+    charset, start = marked_charset(data) or "utf-8", data[:4096]
+    control = sum(byte < 32 and byte not in b"\t\n\r\f" for byte in start)
+    if charset != "utf-16" and (b"\0" in start or 10 * control > len(start)):
         raise ValueError("binary")
-    return data.decode(encoding, "replace").replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n")
+    return data.decode(charset, "replace").replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n")
+
+
+def _one_line(text: str) -> str:
+    """Return *text* without control characters: a line break in a file's name could forge a source of a report."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+def parse(suffix: str, text: str, location: str) -> ReadDocument:
+    """Read *text* by its suffix. Called in a worker. Markup that its reader cannot parse is read as Markdown."""
+    problem = f"only the first {_LONGEST:,} characters are read" if len(text) > _LONGEST else ""
+    text = text[:_LONGEST]
+    try:
+        document = _READERS[suffix](text)
+    except (MissingExtraError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 - a reader may fail in any way
+        problem = f"read as plain text: {type(error).__name__}"
+        document = Document(re.sub(r"^[ \t]+", "", text, flags=re.MULTILINE))
+    markdown = document.text.encode(errors="replace").decode()  # markup can denote lone surrogates
+    heading = re.search(r"^#{1,6} (.+)$", markdown[:20_000], re.MULTILINE)
+    title = _one_line(document.title or (heading[1] if heading else Path(location).stem))[:_LONGEST_TITLE]
+    return ReadDocument(title, list(chunks(document._replace(text=markdown, title=title), location)), problem)

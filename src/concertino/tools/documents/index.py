@@ -8,24 +8,24 @@ import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
 from hashlib import blake2b
-from itertools import count
 from pathlib import Path
 from threading import Event, Lock
 from typing import Literal, Protocol, TypeVar
 
 from ...errors import CorpusError, LibraryError
 from ..library import Hit, Page, Source, source_id
-from .chunks import ReadDocument
 from .files import FileCollection
+from .markdown import ReadDocument
 from .ranking import ROW_BITS, hidden_words, search
 
 _T = TypeVar("_T")
 _Report = Callable[[str], object]
-_Indexed = Callable[[Path | None], sqlite3.Connection]
 _logger = logging.getLogger("concertino.documents")
 _LONGEST_PAGE = 100_000
+_SOURCES = b"".join(module.read_bytes() for module in sorted(Path(__file__).parent.glob("*.py")))
+_VERSION = int.from_bytes(blake2b(sqlite3.sqlite_version.encode() + _SOURCES, digest_size=3).digest())
+"""Version of an index: a number that changes with the code of this package and with SQLite."""
 _SCHEMA = """
 DROP TABLE IF EXISTS documents; DROP TABLE IF EXISTS chunks;
 CREATE TABLE documents (id INTEGER PRIMARY KEY, source TEXT NOT NULL UNIQUE, location TEXT NOT NULL UNIQUE,
@@ -74,10 +74,7 @@ class DocumentLibrary:
 
         Raises `LibraryError` if there is no such document.
         """
-        page = await asyncio.to_thread(self._use, lambda connection: _page(connection, location))
-        if page is None:
-            raise LibraryError(f"{self.name}: no document {location!r:.300}; pass the location of a search result")
-        return page
+        return await asyncio.to_thread(self._use, lambda connection: _page(connection, self.name, location))
 
     async def close(self) -> None:
         """Close the index. May be called twice."""
@@ -96,7 +93,7 @@ class DocumentLibrary:
                 raise CorpusError(f"{self.name}: cannot read the index ({error}); delete {self.index_file}") from error
 
 
-def _page(connection: sqlite3.Connection, location: str) -> Page | None:
+def _page(connection: sqlite3.Connection, library: str, location: str) -> Page:
     location = location.replace("\0", "").encode("utf-8", "ignore").decode().strip()
     for wanted, section in ((location, ""), location.rsplit("#", 1) if "#" in location else (location, "")):
         found = connection.execute(
@@ -107,7 +104,7 @@ def _page(connection: sqlite3.Connection, location: str) -> Page | None:
         if len(found) == 1:  # a title that two documents share would be a guess
             id, source, title, where = found[0]
             return Page(source=Source(id=source, title=title, location=where), text=_text(connection, id, section))
-    return None
+    raise LibraryError(f"{library}: no document {location!r:.300}; pass the location of a search result")
 
 
 def _text(connection: sqlite3.Connection, document: int, section: str) -> str:
@@ -117,12 +114,11 @@ def _text(connection: sqlite3.Connection, document: int, section: str) -> str:
         (document << ROW_BITS, (document + 1 << ROW_BITS) - 1),
     ).fetchall()
     inside = [row for row in rows if section.casefold() in row[0].casefold().split("\n")] if section else []
-    text, shown = "", [""]
+    text, above = "", list[str]()
     for headings, body in inside or rows:
-        path = headings.split("\n")
-        new = next((at for at, name in enumerate(path) if shown[at : at + 1] != [name]), len(path))
-        text += "".join(f"{'#' * min(at + 1, 6)} {name}\n\n" for at, name in enumerate(path) if at >= new and name)
-        text, shown = f"{text}{body}\n\n", path
+        path = [f"{'#' * min(level, 6)} {name}\n\n" for level, name in enumerate(headings.split("\n"), 1) if name]
+        text += "".join(path[len(os.path.commonprefix([path, above])) :]) + f"{body}\n\n"  # noqa: RUF071 - of lists
+        above = path
         if len(text) > _LONGEST_PAGE:
             return f"{text[:_LONGEST_PAGE]}\n\n[The rest is left out; read a section: location#Heading]"
     return text.rstrip() or "[This document is empty.]"
@@ -147,8 +143,7 @@ async def open_documents(
     loop = asyncio.get_running_loop()
     cancelled = Event()
     forward = lambda line: cancelled.is_set() or loop.call_soon_threadsafe(report, line)  # noqa: E731
-    indexed = partial(_indexed, collection=collection, report=forward, stopped=cancelled.is_set)
-    work = asyncio.create_task(asyncio.to_thread(_open, indexed, collection, cache_dir, forward))
+    work = asyncio.create_task(asyncio.to_thread(_open, collection, cache_dir, forward, cancelled))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -158,14 +153,12 @@ async def open_documents(
         raise
 
 
-def _open(indexed: _Indexed, collection: Collection, cache_dir: Path | None, report: _Report) -> DocumentLibrary:
-    if cache_dir is None:
-        base = os.environ.get("XDG_CACHE_HOME", "")
-        cache_dir = (Path(base) if base.startswith("/") else Path("~/.cache").expanduser()) / "concertino"
+def _open(collection: Collection, cache_dir: Path | None, report: _Report, stopped: Event) -> DocumentLibrary:
+    cache_dir = cache_dir or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "concertino"
     file = cache_dir / f"{collection.key}.sqlite3"
     for _ in range(2):
         try:
-            return DocumentLibrary(indexed(file), collection.name, file)
+            return _indexed(file, collection, report, stopped)
         except (OSError, sqlite3.OperationalError) as error:
             report(f"cannot keep the index in {cache_dir} ({error}); it is made in memory")
             break
@@ -173,12 +166,10 @@ def _open(indexed: _Indexed, collection: Collection, cache_dir: Path | None, rep
             report(f"the index {file} is damaged ({error}); it is made again")
             for ending in ("", "-wal", "-shm"):
                 file.with_name(file.name + ending).unlink(missing_ok=True)
-    return DocumentLibrary(indexed(None), collection.name, None)
+    return _indexed(None, collection, report, stopped)
 
 
-def _indexed(
-    file: Path | None, *, collection: Collection, report: _Report, stopped: Callable[[], bool]
-) -> sqlite3.Connection:
+def _indexed(file: Path | None, collection: Collection, report: _Report, stopped: Event) -> DocumentLibrary:
     """Open an index and bring it up to date in one transaction; an index made by other code is made again."""
     if file:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -189,40 +180,30 @@ def _indexed(
         connection.execute("PRAGMA journal_mode = WAL")
         with connection:
             connection.execute("BEGIN IMMEDIATE")  # another process waits here, and then finds the work done
-            if connection.execute("PRAGMA user_version").fetchone()[0] != _code_version():
-                for statement in [*_SCHEMA.split(";"), f"PRAGMA user_version = {_code_version()}"]:
+            if connection.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
+                for statement in [*_SCHEMA.split(";"), f"PRAGMA user_version = {_VERSION}"]:
                     connection.execute(statement)
             connection.execute("SELECT rowid FROM chunks WHERE chunks MATCH 'the'").fetchone()
             changed = _update(connection, collection, stopped)
             number = connection.execute("SELECT count(DISTINCT rowid >> ?) FROM chunks", (ROW_BITS,)).fetchone()[0]
+            partly = connection.execute(
+                "SELECT location, problem FROM documents WHERE problem != '' ORDER BY id"
+            ).fetchall()
+            named = "; ".join(f"{location} ({problem})" for location, problem in partly[:3])
+            remarks = [*collection.remarks(), *([f"{len(partly)} files not read in full: {named}"] if partly else [])]
             if not number:
                 nothing = f"nothing to read in {collection.name}: name a folder of .md, .rst, .txt or .html files"
-                raise CorpusError("; ".join([nothing, *collection.remarks(), *_problems(connection)]))  # noqa: TRY301 - rolls back
+                raise CorpusError("; ".join([nothing, *remarks]))  # noqa: TRY301 - rolls back
         state = f"{changed:,} read" if changed else "the index is current"
-        report(f"{number:,} document{'' if number == 1 else 's'} in {collection.name}: {state}")
-        for remark in [*collection.remarks(), *_problems(connection)]:
-            report(remark)
+        for line in [f"{number:,} document{'' if number == 1 else 's'} in {collection.name}: {state}", *remarks]:
+            report(line)
     except BaseException:
         connection.close()
         raise
-    return connection
+    return DocumentLibrary(connection, collection.name, file)
 
 
-def _problems(connection: sqlite3.Connection) -> list[str]:
-    """Return a line about the documents that were not read in full, also if they were indexed earlier."""
-    found = connection.execute("SELECT location, problem FROM documents WHERE problem != '' ORDER BY id").fetchall()
-    named = "; ".join(f"{location} ({problem})" for location, problem in found[:3])
-    return [f"{len(found)} files not read in full: {named}"] if found else []
-
-
-@cache
-def _code_version() -> int:
-    """Return a number that changes with the code of this package and with SQLite."""
-    sources = b"".join(module.read_bytes() for module in sorted(Path(__file__).parent.glob("*.py")))
-    return int.from_bytes(blake2b(sqlite3.sqlite_version.encode() + sources, digest_size=3).digest())
-
-
-def _update(connection: sqlite3.Connection, collection: Collection, stopped: Callable[[], bool]) -> int:
+def _update(connection: sqlite3.Connection, collection: Collection, stopped: Event) -> int:
     known = dict(connection.execute("SELECT location, stamp FROM documents"))
     stamps = collection.scan(known)
     changed = [location for location, stamp in stamps.items() if known.get(location) != stamp]
@@ -232,22 +213,18 @@ def _update(connection: sqlite3.Connection, collection: Collection, stopped: Cal
             connection.execute("DELETE FROM chunks WHERE rowid BETWEEN ? AND ?", span)
             connection.execute("DELETE FROM documents WHERE id = ?", (id,))
     for location in changed:
-        if stopped():
+        if stopped.is_set():
             raise asyncio.CancelledError
         _add(connection, collection.read(location), location, stamps[location])
     return len(changed)
 
 
 def _add(connection: sqlite3.Connection, document: ReadDocument, location: str, stamp: str) -> None:
-    # A file's name may be chosen so that its id collides with another one's; such a document gets another id.
-    ids = (source_id(location + "\0" * salt) for salt in count())
-    taken = "SELECT 1 FROM documents WHERE source = ?"
-    id = next(id for id in ids if not connection.execute(taken, (id,)).fetchone())
     insert = "INSERT INTO documents (source, location, title, stamp, problem) VALUES (?, ?, ?, ?, ?)"
-    values = (id, location, document.title, stamp, document.problem)
+    values = (source_id(location), location, document.title, stamp, document.problem)
     first = (connection.execute(insert, values).lastrowid or 0) << ROW_BITS
     for row, chunk in enumerate(document.chunks, first):
         texts = (document.title, "\n".join(chunk.headings), chunk.body)
-        columns = "rowid, title, headings, body, hidden, version, date, is_change"
         cells = (row, *texts, hidden_words("\n".join(texts)), *chunk[2:])
-        connection.execute(f"INSERT INTO chunks ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", cells)  # noqa: S608
+        connection.execute("INSERT INTO chunks (rowid, title, headings, body, hidden, version, date, is_change)"
+                           " VALUES (?, ?, ?, ?, ?, ?, ?, ?)", cells)  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Iterable
 from itertools import chain
 from math import log, sqrt
 
@@ -40,7 +41,6 @@ class _Candidate:
     headings: str
     covered: float = 0.0  # the share of the query in the chunk; rare terms count for more
     headed: float = 0.0  # the share of the query in the chunk's title and headings
-    score: float = 0.0
 
 
 def hidden_words(text: str) -> str:
@@ -72,7 +72,7 @@ def _terms(query: str) -> list[dict[str, float]]:
     return list({tuple(term): term for term in found}.values())[:_MOST_TERMS]
 
 
-def _expression(phrases: dict[str, float]) -> str:
+def _expression(phrases: Iterable[str]) -> str:
     """Return an FTS5 query for any of *phrases*; they are quoted, so that no character acts as an operator."""
     return " OR ".join(f'"{one.rstrip("*")}"{"*" * one.endswith("*")}' for one in phrases)
 
@@ -82,19 +82,17 @@ def search(connection: sqlite3.Connection, query: str, limit: int) -> list[Hit]:
     terms = _terms(query)
     if not terms or limit < 1:
         return []
-    expression = _expression({phrase: worth for term in terms for phrase, worth in term.items()})
-    found = {row[0]: _Candidate(*row) for row in connection.execute(_FIND, (expression, _CANDIDATES))}
+    phrases = dict.fromkeys(chain(*terms))
+    found = {row[0]: _Candidate(*row) for row in connection.execute(_FIND, (_expression(phrases), _CANDIDATES))}
     _measure(connection, terms, found)
-    for candidate in found.values():
-        candidate.score = _score(query, candidate)
     hits: dict[str, Hit] = {}
-    for candidate in sorted(found.values(), key=lambda one: (-one.score, one.row)):
+    for candidate in sorted(found.values(), key=lambda one: (-_score(query, one), one.row)):
         if len(hits) < limit:
             *source, headings, body, version, date = connection.execute(_HIT, (candidate.row,)).fetchone()
             hits[body] = hits.get(body) or Hit(
                 source=Source(id=source[0], title=source[1], location=source[2]),
                 headings=tuple(filter(None, headings.split("\n"))), snippet=body, version=version, date=date,
-                score=candidate.score, coverage=round(candidate.covered, 2),
+                score=_score(query, candidate), coverage=round(candidate.covered, 2),
             )  # fmt: skip
     return list(hits.values())
 
@@ -108,16 +106,15 @@ def _measure(connection: sqlite3.Connection, terms: list[dict[str, float]], foun
     total = connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
     whole = 0.0
     for term in terms:
-        everywhere = matches(_expression(term))
-        weight = log(1 + total / (0.5 + len(everywhere)))
-        whole += weight
-        worths = dict.fromkeys(everywhere & found.keys(), 0.0)
+        worths: dict[int, float] = {}
         for phrase, worth in sorted(term.items(), key=lambda one: one[1]):
-            worths |= dict.fromkeys(matches(_expression({phrase: worth})) & worths.keys(), worth)
+            worths |= dict.fromkeys(matches(_expression([phrase])), worth)
+        weight = log(1 + total / (0.5 + len(worths)))
+        whole += weight
         headed = matches(f"{{title headings}} : ({_expression(term)})")
-        for row, worth in worths.items():
-            found[row].covered += weight * worth
-            found[row].headed += weight * worth * (row in headed)
+        for row in worths.keys() & found.keys():
+            found[row].covered += weight * worths[row]
+            found[row].headed += weight * worths[row] * (row in headed)
     for candidate in found.values():
         candidate.covered, candidate.headed = candidate.covered / whole, candidate.headed / whole
 

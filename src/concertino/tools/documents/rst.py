@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from functools import cache
-from textwrap import indent
+from textwrap import dedent, indent
 from typing import Any
 
 from docutils import frontend, nodes, utils
@@ -57,7 +56,7 @@ def _parsed(text: str) -> Any:
     inliner = states.Inliner()
     inliner.interpreted = _role  # type: ignore[method-assign, assignment]
     parser = rst.Parser(inliner=inliner)
-    parser.state_classes = _state_classes()
+    parser.state_classes = _STATES
     parser.parse(text, document)
     return document
 
@@ -83,13 +82,11 @@ class _Tolerant:
 
     def __init__(self, state_machine: Any, debug: bool = False) -> None:
         super().__init__(state_machine, debug)  # type: ignore[call-arg]
-        self.nested_sm_kwargs = self.indent_sm_kwargs = {"state_classes": _state_classes(), "initial_state": "Body"}
+        self.nested_sm_kwargs = self.indent_sm_kwargs = {"state_classes": _STATES, "initial_state": "Body"}
 
-    def run_directive(self, directive: Any, match: Any, type_name: str, option_presets: Any) -> tuple[list[Any], bool]:
-        if CODE.match(type_name):  # it may have options that only Sphinx knows
-            return self.unknown_directive(type_name)
-        found: tuple[list[Any], bool] = super().run_directive(directive, match, type_name, option_presets)  # type: ignore[misc]
-        return found
+    def run_directive(self, directive: Any, match: Any, name: str, presets: Any) -> Any:
+        is_code = CODE.match(name)  # it may have options that only Sphinx knows
+        return self.unknown_directive(name) if is_code else super().run_directive(directive, match, name, presets)  # type: ignore[misc]
 
     def unknown_directive(self, type_name: str) -> tuple[list[Any], bool]:
         machine: Any = self.state_machine  # type: ignore[attr-defined]
@@ -100,19 +97,15 @@ class _Tolerant:
             line = rest.pop(0).strip()
             argument += [] if line.startswith(":") else [line]
         node = nodes.container(directive=type_name, argument=list(filter(None, argument)))
-        body = StringList(rest, source="document")
-        if any(map(str.strip, rest)) and not SILENT.match(type_name):
-            body.trim_left(min(len(line) - len(line.lstrip()) for line in rest if line.strip()))
-            if CODE.match(type_name):
-                node += nodes.literal_block("", "\n".join(body).strip("\n"))
-            else:
-                self.nested_parse(body, offset + 1, node)  # type: ignore[attr-defined]
+        body = dedent("\n".join(rest)).strip("\n")
+        if CODE.match(type_name):
+            node += nodes.literal_block("", body) if body else ()
+        elif not SILENT.match(type_name):
+            self.nested_parse(StringList(body.split("\n"), source="document"), offset + 1, node)  # type: ignore[attr-defined]
         return [node], blank_finish
 
 
-@cache
-def _state_classes() -> tuple[type, ...]:
-    return tuple(type(cls.__name__, (_Tolerant, cls), {}) for cls in states.state_classes)
+_STATES = tuple(type(cls.__name__, (_Tolerant, cls), {}) for cls in states.state_classes)
 
 
 def _blocks(node: Any, level: int) -> Iterator[str]:
@@ -163,15 +156,14 @@ def _block(node: Any, level: int) -> Iterator[str]:  # noqa: C901 - a case for e
 
 def _directive(node: Any, level: int) -> Iterator[str]:
     name, text = node["directive"], _MARKUP.sub(r"`\1`", " ".join(node["argument"]))
-    if _SIGNATURE.match(name) and text:
-        yield _heading(" · ".join(node["argument"][:3]), level + 1)
-        yield from _blocks(node, level + 1)
-        return
     if name in VERSIONS:
         number, _, text = text.partition(" ")
         yield f"{VERSIONS[name]} {number}: {text} {_body(node, level)}".rstrip(": ")
         return
-    if text and not SILENT.match(name) and not CODE.match(name):
+    if _SIGNATURE.match(name) and text:
+        level += 1
+        yield _heading(" · ".join(node["argument"][:3]), level)
+    elif text and not SILENT.match(name) and not CODE.match(name):
         yield f"**{text}**" if node.children else text if " " in text else ""
     yield from _blocks(node, level)
 
@@ -195,6 +187,4 @@ def _piece(node: Any) -> str:
             return f"[{node.astext()}]"
         case nodes.system_message() | nodes.Invisible() | nodes.image() | nodes.raw():
             return ""
-        case nodes.Element():
-            return "".join(map(_piece, node.children))
-    return str(node.astext())
+    return "".join(map(_piece, node.children)) or str(node.astext())

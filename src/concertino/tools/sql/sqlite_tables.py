@@ -7,6 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from ...errors import ConfigurationError, ToolError, WorkerError
+from ...number_checks import check_amount, check_whole
 from ..tables import QueryRows
 from ..workers import in_worker
 from .sqlite_query import read_columns, run_query
@@ -28,6 +29,8 @@ class SqliteTables:
     def __init__(
         self, path: str | Path, *, only: Collection[str] | None = None, rows: int = 200, seconds: float = 10.0
     ) -> None:
+        check_whole("SqliteTables", "rows", rows)
+        check_amount("SqliteTables", "seconds", seconds, "seconds above 0")
         self._uri = f"{Path(path).absolute().as_uri()}?mode=ro"
         self._only = None if only is None else sorted({name.casefold() for name in only})
         self._rows = rows

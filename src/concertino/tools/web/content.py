@@ -9,6 +9,7 @@ from email.message import Message
 
 from ...errors import LibraryError, WorkerError
 from ...records import record
+from ...text import marked_charset
 from ..html import read_html, require_html_reader
 from ..workers import in_worker
 
@@ -16,9 +17,6 @@ _HTML = {"text/html", "application/xhtml+xml"}
 _TEXT = {"text/plain", "text/markdown", "text/x-markdown", "text/x-rst", "text/csv", "application/json"}
 _META_CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([\w:.-]+)", re.IGNORECASE)
 _XML_CHARSET = re.compile(rb"^\s*<\?xml[^>]+encoding\s*=\s*[\"']([\w:.-]+)", re.IGNORECASE)
-_BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-
-
 _LONGEST_TITLE = 300
 
 
@@ -75,9 +73,8 @@ def _sniff(data: bytes) -> str:
 
 def _decode(data: bytes, charset: str | None, *, markup: bool) -> str:
     """Decode by byte order mark, header, the page's own declaration or UTF-8, in that order; replace invalid bytes."""
-    mark = next((name for bom, name in _BOMS.items() if data.startswith(bom)), None)
     declared = (_META_CHARSET.search(data[:4096]) or _XML_CHARSET.search(data[:200])) if markup else None
-    for name in (mark, charset, declared[1].decode("ascii", "ignore") if declared else None):
+    for name in (marked_charset(data), charset, declared[1].decode("ascii", "ignore") if declared else None):
         if name and (text := _try(data, name)) is not None:
             return text
     try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ...errors import LibraryError
+from ...number_checks import check_amount, check_whole
 from ...records import record
 from ..library import Page, Source, source_id
 from .addresses import Resolver, resolve
@@ -29,6 +30,12 @@ class FetchLimits:
     bytes: int = 5_000_000
     """Largest body after decompression."""
     redirects: int = 5
+
+    def __post_init__(self) -> None:
+        check_amount("FetchLimits", "seconds", self.seconds, "seconds above 0")
+        check_amount("FetchLimits", "connect_seconds", self.connect_seconds, "seconds above 0")
+        check_whole("FetchLimits", "bytes", self.bytes)
+        check_whole("FetchLimits", "redirects", self.redirects, 0)
 
 
 DEFAULT_LIMITS = FetchLimits()

@@ -20,9 +20,21 @@ SELECT digest, body FROM media WHERE number IN (
     WHERE e.number IN (SELECT value FROM json_each(?)) AND instr(e.body, '"data_digest":"' || m.digest)
 );
 
+-- name: contents_of_outcome
+SELECT m.digest, m.body FROM media_of_runs AS l JOIN media AS m ON m.number = l.media
+WHERE l.run = ? AND m.digest IN (SELECT value FROM json_each(?));
+
 -- name: unlink_contents
--- Those that no message and no event of the run names any more, and with :shared no text that runs share either.
-DELETE FROM media_of_runs WHERE run = :run AND NOT EXISTS (
+-- Those that no message, event or open operation of the run names any more, and with :shared no text that runs share
+-- either.
+DELETE FROM media_of_runs WHERE run = :run AND (:digests IS NULL OR EXISTS (
+    SELECT 1 FROM media AS m WHERE m.number = media_of_runs.media
+    AND m.digest IN (SELECT value FROM json_each(:digests))
+)) AND NOT EXISTS (
+    SELECT 1 FROM operations AS o JOIN outcomes AS c ON c.number = o.outcome
+    JOIN media AS m ON m.number = media_of_runs.media
+    WHERE o.root = (SELECT root FROM heads WHERE run = :run) AND o.run = :run AND instr(c.content, m.digest)
+) AND NOT EXISTS (
     SELECT 1 FROM messages AS s JOIN media AS m ON m.number = media_of_runs.media
     WHERE s.run = :run AND instr(s.body, m.digest)
 ) AND NOT EXISTS (

@@ -25,15 +25,18 @@ ON CONFLICT (scope_key, key) DO UPDATE SET
     effect = excluded.effect, remote = excluded.remote, tokens = excluded.tokens, money = excluded.money,
     prompt = excluded.prompt
 WHERE run = excluded.run
-RETURNING state, answered, waits_for, outcome;
+RETURNING run, state, answered, waits_for, outcome;
 
 -- name: replaced_outcome
 -- Only a settlement replaces an outcome.
-SELECT outcome FROM operations
+SELECT run, outcome FROM operations
 WHERE scope_key = ? AND key = ? AND state = 'unknown' AND ? = 'done' AND outcome IS NOT NULL;
 
 -- name: add_outcome
 INSERT INTO outcomes (content) VALUES (?);
+
+-- name: outcome
+SELECT content FROM outcomes WHERE number = ?;
 
 -- name: erase_outcome
 UPDATE outcomes SET content = '' WHERE number = ?;
@@ -41,10 +44,10 @@ UPDATE outcomes SET content = '' WHERE number = ?;
 -- name: close_operation
 DELETE FROM operations
 WHERE scope_key = (SELECT scope_key FROM runs WHERE number = ?) AND key = ? AND root = ?
-RETURNING waits_for, outcome;
+RETURNING run, waits_for, outcome;
 
 -- name: close_run
-DELETE FROM operations WHERE root = :root AND (run = :run OR :run = :root) RETURNING outcome;
+DELETE FROM operations WHERE root = :root AND (run = :run OR :run = :root) RETURNING run, outcome;
 
 -- name: operations
 SELECT o.*, r.run_id, r.tenant, r.user_id, c.content

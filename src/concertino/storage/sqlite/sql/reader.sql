@@ -13,6 +13,18 @@ WHERE /*reached r*/ AND /*conditions*/
 ORDER BY r.started DESC, r.number DESC
 LIMIT :limit;
 
+-- name: runs_in_state
+SELECT run FROM heads WHERE state = :state AND state NOT IN ('running', 'completed');
+
+-- name: running_runs
+-- They are in open trees: the root is running, which makes it ready at some time, or it waits, or is a dead letter.
+SELECT h.run FROM heads AS h
+WHERE h.state = 'running' AND h.root IN (
+    SELECT run FROM heads WHERE ready_at IS NOT NULL
+    UNION ALL
+    SELECT run FROM heads WHERE state IN ('suspended', 'dead_letter') AND state NOT IN ('running', 'completed')
+);
+
 -- name: messages
 SELECT coalesce(m.kept, m.body), m.tokens, CASE WHEN m.keep_progress THEN m.progress END
 FROM messages AS m
@@ -60,8 +72,15 @@ SELECT /*columns*/
     coalesce(sum(u.cache_write_1h) FILTER (WHERE u.source = 'unknown'), 0),
     exact_sum(u.cost), sum(u.cost IS NULL), sum(u.source = 'estimated'), sum(u.source = 'unknown'), count(*)
 FROM usage AS u JOIN runs AS r ON r.number = u.run JOIN runs AS top ON top.number = r.root
-WHERE u.booked >= coalesce(:since, u.booked) AND (:until IS NULL OR u.booked < :until) AND /*reached r*/
+WHERE u.booking >= :first AND u.booking < :end AND (:since IS NULL OR u.booked >= :since)
+    AND (:until IS NULL OR u.booked < :until) AND /*reached r*/
 /*grouping*/;
+
+-- name: last_booking
+SELECT coalesce(max(booking), 0) FROM usage;
+
+-- name: booked_from
+SELECT booking, booked FROM usage WHERE booking >= ? ORDER BY booking LIMIT 1;
 
 -- name: identity
 SELECT id FROM identity;

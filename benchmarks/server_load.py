@@ -1,0 +1,125 @@
+"""The client of the servers: many connections at once, as little work for each as possible."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+_MARK = re.compile(rb"w(\d+)\.")
+
+
+class Reader(asyncio.Protocol):
+    """One request whose answer is kept as it comes; it is read after the measurement."""
+
+    def __init__(self, request: bytes) -> None:
+        self._request = request
+        self.body = bytearray()
+        self.sent = self.first = 0.0
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.marked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.sent = time.monotonic()
+        self.transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        self.body += data
+        if not self.first and (_MARK.search(data) is not None):
+            self.first = time.monotonic()
+            self.marked.set_result(None)
+        if not self.opened.done() and b"data: " in data:
+            self.opened.set_result(None)
+        if data.endswith(b"0\r\n\r\n"):  # the last chunk of the answer
+            self.transport.close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        for future in (self.closed, self.opened, self.marked):
+            if not future.done():
+                future.set_result(None)
+
+
+def request(method: str, path: str, user: str, body: Any = None) -> bytes:
+    """Return the bytes of a request."""
+    content = b"" if body is None else json.dumps(body).encode()
+    head = f"{method} {path} HTTP/1.1\r\nhost: bench\r\nx-user: {user}\r\nconnection: close\r\n"
+    return f"{head}content-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n".encode() + content
+
+
+async def connect(port: int, sent: bytes) -> Reader:
+    """Send a request, and return the reader of its answer."""
+    _, reader = await asyncio.get_running_loop().create_connection(lambda: Reader(sent), "127.0.0.1", port)
+    return reader
+
+
+async def connect_all(port: int, requests: Sequence[bytes], *, at_once: int = 200) -> list[Reader]:
+    """Send all *requests*, so many at the same time that the server's backlog suffices."""
+    slots = asyncio.Semaphore(at_once)
+
+    async def one(sent: bytes) -> Reader:
+        async with slots:
+            return await connect(port, sent)
+
+    return await asyncio.gather(*[one(sent) for sent in requests])
+
+
+async def answer(port: int, method: str, path: str, user: str, body: Any = None) -> Any:
+    """Return the JSON of an answer."""
+    reader = await connect(port, request(method, path, user, body))
+    await reader.closed
+    head, _, content = bytes(reader.body).partition(b"\r\n\r\n")
+    assert head.split(b" ", 2)[1][:1] == b"2", bytes(reader.body[:500])
+    return json.loads(_unchunked(content) if b"chunked" in head.lower() else content)
+
+
+def _unchunked(content: bytes) -> bytes:
+    found = b""
+    while content:
+        size, _, content = content.partition(b"\r\n")
+        length = int(size, 16)
+        found, content = found + content[:length], content[length + 2 :]
+    return found
+
+
+def events_of(reader: Reader) -> list[Any]:
+    """Return the events of an answer."""
+    _, _, content = bytes(reader.body).partition(b"\r\n\r\n")
+    text = _unchunked_loosely(content).decode()
+    return [json.loads(line[6:]) for line in text.split("\n") if line.startswith("data: {")]
+
+
+def _unchunked_loosely(content: bytes) -> bytes:
+    """Return the content of all complete chunks: a stream may be cut off."""
+    found = b""
+    while content:
+        size, found_end, content = content.partition(b"\r\n")
+        if not found_end or not size:
+            break
+        length = int(size, 16)
+        if len(content) < length:
+            break
+        found, content = found + content[:length], content[length + 2 :]
+    return found
+
+
+def lost(readers: Sequence[Reader], count: int, text_of: Callable[[Any], str]) -> int:
+    """Return how many pieces are missing, or come twice or in another order, in the answers of *count* pieces each."""
+    missing = 0
+    for reader in readers:
+        text = "".join(text_of(event) for event in events_of(reader))
+        found = [int(number) for number in re.findall(r"w(\d+)\.", text)]
+        if found != list(range(count)):
+            missing += max(1, count - len(set(found)))
+    return missing
+
+
+def quantiles(values: Sequence[float]) -> tuple[float, float]:
+    """Return the median and the 95th percentile."""
+    return statistics.median(values), sorted(values)[int(len(values) * 0.95)]

@@ -1,0 +1,1 @@
+"""The servers that are loaded; those of other frameworks are in `peers/`."""
