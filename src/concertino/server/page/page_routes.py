@@ -16,9 +16,9 @@ from ...errors import ConcertinoError, UnknownRunError
 from ...messages import AssistantMessage, Media, MediaPart, Message, ToolMessage, UserMessage
 from ...runtime import Conversation
 from ...storage.conversation_types import ENDED_STATES, StoredTurn
+from ..conversation_endpoints import event_source
 from ..endpoint import ApiCall
 from ..error_form import error_response
-from ..event_source import EventSource
 from .live_page import page_frames, version_of
 from .month_usage import month_usage
 from .run_details import run_panel
@@ -115,11 +115,9 @@ async def _conversation_list(site: Site, call: ApiCall) -> Response:
 
 async def _live(site: Site, call: ApiCall) -> Response:
     conversation = await _open(call)
-    rates = call.state.rates
     seen = call.request.query_params.get("seen", "")
-    rates.check_streams(call.scope)
     frames = page_frames(site, call.request.scope.get("root_path", ""), call.runtime.store, conversation, seen)
-    return EventSource(frames, call.state.closing, rates.stream(call.scope), rates.limits.stream_seconds)
+    return event_source(call, frames)
 
 
 async def _approvals(site: Site, call: ApiCall) -> Response:
