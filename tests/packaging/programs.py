@@ -76,12 +76,14 @@ SERVER = """
 import asyncio
 from concertino import AgentConfig, Resources, Runtime, Scope
 from concertino.server import create_app, serve
+from concertino.server.page import markdown_html, page_routes
 from concertino.server.protocols import ag_ui, ai_sdk, openai
 
 async def main():
     async with Runtime([AgentConfig()], Resources()) as runtime:
         assert [len(each.routes(runtime)) for each in (ai_sdk, ag_ui, openai)] == [4, 2, 6]
-        app = create_app(runtime, lambda request: Scope("acme", "ann"))
+        app = create_app(runtime, lambda request: Scope("acme", "ann"), routes={"": page_routes()})
+        assert "hl-k" in markdown_html("~~~python\\nreturn 1\\n~~~")
         started = asyncio.Event()
         task = asyncio.create_task(serve(app, port=0, started=lambda url: started.set()))
         await started.wait()
