@@ -1,9 +1,12 @@
-.PHONY: setup demo check test test-slow coverage mutate lint types format bench bench-context bench-server guards lock clean
+.PHONY: setup demo serve check test test-slow coverage mutate lint types format bench bench-context bench-server guards lock clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 READY := $(VENV)/.ready
+BROWSER := $(VENV)/.browser
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	--no-emit-index-url --no-annotate
 
 setup: $(READY)
 
@@ -18,14 +21,21 @@ $(READY): requirements.txt pyproject.toml
 demo: setup
 	$(BIN)/python -m concertino.demo $(QUESTION)
 
+serve: setup
+	$(BIN)/concertino serve
+
 check: setup lint types
 	$(PYTEST) tests/unit tests/rules --ignore tests/rules/test_benchmarks.py
 
 test: setup lint types
 	$(PYTEST)
 
-test-slow: setup
-	$(PYTEST) -m "sweep or wheel or slow or node or postgres"
+test-slow: setup $(BROWSER)
+	$(PYTEST) -m "sweep or wheel or slow or node or browser or postgres"
+
+$(BROWSER): tests/page/requirements.txt $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	touch $(BROWSER)
 
 coverage: setup
 	$(PYTEST) --cov --cov-report=term
@@ -59,8 +69,8 @@ guards: setup
 	PYTHONHASHSEED=0 $(BIN)/python -m tests.guards --lower
 
 lock: setup
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
-		--no-emit-index-url --no-annotate --all-extras --group dev pyproject.toml -o requirements.txt
+	$(COMPILE) --all-extras --group dev pyproject.toml -o requirements.txt
+	$(COMPILE) --group browser -c requirements.txt -o tests/page/requirements.txt
 
 clean:
 	rm -rf .venv .bench .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
-from benchmarks.context_conversations import Conversation, conversation, drawn, joined, recorded
+from benchmarks.context_conversations import Conversation, chained, conversation, recorded
 from benchmarks.context_policies import POLICIES, REASONING, Cache, Figures, Sizes, simulate, summary_of
 from concertino import (
     AgentConfig,
@@ -238,21 +238,15 @@ def main(arguments: Iterable[str] | None = None) -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.context", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one provider and three windows")
-    parser.add_argument("--kinds", nargs="*", help="kinds of conversations: coding, service, chains, drawn")
+    parser.add_argument("--kinds", nargs="*", help="kinds of conversations: coding, service, chains, drawn, short")
     parser.add_argument("--windows", nargs="*", type=int)
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of `Retention`")
     parser.add_argument("--models", nargs="*", choices=MODELS)
+    parser.add_argument("--unseen", action="store_true", help="other conversations than the settings were chosen with")
     chosen = parser.parse_args(arguments)
     settings: dict[str, Any] = {name: json.loads(value) for name, _, value in (s.partition("=") for s in chosen.set)}
-    retention, sizes, found = Retention(**settings), Sizes(), recorded()
-    chained = {"drawn": joined("drawn", [drawn(seed) for seed in range(2)])}
-    if found:
-        chained |= {
-            "coding": joined("coding", found["coding"]),
-            "service": joined("service", found["service"][:50]),
-            "chains": joined("chains", found["chains"][:1]),
-        }
-    kinds = chosen.kinds or (("coding", "service") if chosen.quick and found else tuple(chained))
+    retention, sizes, found, played = Retention(**settings), Sizes(), recorded(), chained(unseen=chosen.unseen)
+    kinds = chosen.kinds or (("coding", "service") if chosen.quick and found else tuple(played))
     windows = chosen.windows or ((16_000, 64_000) if chosen.quick else (8_000, 16_000, 32_000, 64_000, 200_000))
     print(f"| {' | '.join(HEADER)} |\n|{' --- |' * len(HEADER)}")
     for kind in kinds:
@@ -260,7 +254,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
             if kind == "chains" and window < 32_000:
                 continue
             for model in chosen.models or ("A",):
-                frontier(chained[kind], MODELS[model], window, {"concertino": retention}, sizes)
+                frontier(played[kind], MODELS[model], window, {"concertino": retention}, sizes)
     if not chosen.kinds:
         for kind in found:
             natural(kind, found[kind][:: 6 if chosen.quick else 1], MODELS["A"], retention, sizes)

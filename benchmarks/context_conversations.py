@@ -86,6 +86,22 @@ def recorded() -> dict[str, list[list[Message]]]:
     }
 
 
+def chained(*, unseen: bool = False) -> dict[str, Conversation]:
+    """Return long conversations by kind; *unseen*: others than those that the settings were chosen with.
+
+    Of the recorded coding sessions there are only few, so the unseen ones are the same in another order, with other
+    facts.
+    """
+    if unseen:
+        sessions = {"drawn": [drawn(seed) for seed in (11, 12)], "short": [drawn(seed, 60) for seed in range(21, 29)]}
+    else:
+        sessions = {"drawn": [drawn(seed) for seed in range(2)]}
+    if found := recorded():
+        cuts = (slice(None, None, -1), slice(50, 100), slice(2, 3)) if unseen else (slice(None), slice(50), slice(1))
+        sessions |= {kind: found[kind][cut] for kind, cut in zip(("coding", "service", "chains"), cuts, strict=True)}
+    return {kind: joined(kind, parts, 7 * unseen) for kind, parts in sessions.items()}
+
+
 def drawn(seed: int, steps: int = 240) -> list[Message]:
     """Return a random tool loop with parallel calls and occasional messages of the user."""
     chance = random.Random(seed)

@@ -1,13 +1,15 @@
 """The estimate of tokens next to a tokenizer, and the error of request sizes against billed ones.
 
-`python -m benchmarks.context_counts [FOLDER]` prints the ratio for each kind of text, and the errors over real
-transcripts with the usage of each call; by default, those next to the repository.
+`python -m benchmarks.context_counts [FOLDER]` prints the ratio for each kind of text, the errors over real transcripts
+with the usage of each call (by default, those next to the repository), and the largest requests of long conversations.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,9 +30,15 @@ from concertino.token_engine.counting.sizes import measure_with
 from concertino.token_engine.view import View
 from concertino.token_engine.window import Window
 
+from .context import MODELS, drive
+from .context_conversations import Conversation, chained
+from .context_policies import Sizes
 from .text_kinds import TEXTS
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts" / "mini-swe-agent-deepseek"
+WINDOWS = (8_000, 16_000, 32_000, 64_000)
+FACTORS = (0.8, 1.0, 1.3)
+"""Tokens of the provider per token of o200k_base: other tokenizers make fewer or more."""
 SETTLED = 50
 """Messages after which errors are measured."""
 
@@ -76,6 +84,23 @@ def main() -> None:
         _print(path.name[:40], found)
         every += found
     _print("all", every)
+    for factor in FACTORS:
+        for kind, played in (
+            chained() | {f"unseen {kind}": each for kind, each in chained(unseen=True).items()}
+        ).items():
+            shares = [largest(played, window, factor) / window for window in WINDOWS]
+            print(f"largest request, tokens of {factor} x o200k_base, {kind}: " + ", ".join(f"{s:.1%}" for s in shares))
+
+
+def largest(played: Conversation, window: int, factor: float) -> float:
+    """Return the tokens of the largest request with those reserved for its answer; nan if a message is too long."""
+    try:
+        found, _ = asyncio.run(drive(played, MODELS["A"], window, Retention(), Sizes(factor)))
+    except AssertionError as error:
+        if "ContextFloorError" not in str(error):
+            raise
+        return math.nan
+    return found.most
 
 
 def _print(name: str, found: list[float]) -> None:

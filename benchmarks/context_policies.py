@@ -19,23 +19,26 @@ EVERY = 5
 """Facts are looked for in every fifth request."""
 REASONING = 600
 """Tokens of reasoning before a summary."""
+REACH = 20
+"""Blocks before a breakpoint in which Anthropic looks for an entry ("Prompt caching")."""
 RECORD = "[Record of the conversation]"
 """The beginning of a published policy's summary."""
 Places = tuple[int, int, int, int]
 
 
 class Sizes:
-    """The provider's tokens of messages, and the facts in them; each message is read once."""
+    """The provider's tokens of messages, *factor* times those of o200k_base, and their facts; each is read once."""
 
-    def __init__(self) -> None:
+    def __init__(self, factor: float = 1.0) -> None:
         self._counter = TiktokenCounter()
+        self._factor = factor
         self._known: dict[int, tuple[Message, int, frozenset[str]]] = {}
 
     def _read(self, message: Message) -> tuple[Message, int, frozenset[str]]:
         known = self._known.get(id(message))
         if known is None:
             text = message_text(message)
-            known = message, self._counter.count(text) + FRAME // 2, frozenset(FACT.findall(text))
+            known = message, self.count(text) + FRAME // 2, frozenset(FACT.findall(text))
             self._known[id(message)] = known
         return known
 
@@ -46,7 +49,7 @@ class Sizes:
         return self._read(message)[2]
 
     def count(self, text: str) -> int:
-        return self._counter.count(text)
+        return int(self._factor * self._counter.count(text))
 
 
 @dataclass
@@ -81,8 +84,7 @@ class Cache:
         rule = self.rule
         places: Iterable[int] = range(len(states) - 1, -1, -1)
         if rule.breakpoints:
-            reach = rule.reach or len(states)
-            places = (p for mark in sorted(marks or (), reverse=True) for p in range(mark, max(mark - reach, -1), -1))
+            places = (p for mark in sorted(marks or (), reverse=True) for p in range(mark, max(mark - REACH, -1), -1))
         for place in places:
             if now - self.live.get(states[place], -1e18) <= rule.seconds:
                 self.live[states[place]] = now
@@ -176,6 +178,14 @@ class Policy:
         """Return the view without the messages that are dropped."""
         return view
 
+    def fitting(self, view: list[Message]) -> list[Message]:
+        """Return the messages that fit one request: those of the view without the oldest ones."""
+        size, first = self.tokens(view), 0
+        while size > self.limit and first < len(view) - 1:
+            size -= self.sizes.tokens(view[first])
+            first += 1
+        return view[first:]
+
     def groups(self, view: Sequence[Message], start: int) -> int:
         """Return *start*, or the beginning of the group that it is in."""
         while start > 0 and view[start].role == "tool":
@@ -233,7 +243,11 @@ class OpenHands(Policy):
 
 
 class Codex(Policy):
-    """Codex: at 90 % of the window, the user's newest 20,000 tokens and a summary replace everything."""
+    """Codex: at 90 % of the window, the user's newest 20,000 tokens and a summary replace everything.
+
+    Where the messages do not fit the request for the summary, it drops the oldest ones from it, one by one
+    (openai/codex, `codex-rs/core/src/compact.rs`).
+    """
 
     name = "Codex"
     cached_summary = True
@@ -268,12 +282,13 @@ def simulate(conversation: Conversation, policy: Policy, rule: CacheRule, system
             while (kept := policy.kept(view)) is not None:
                 before, behind = kept
                 stays = {id(each) for each in (*before, *behind)}
-                gone = [each for each in view if id(each) not in stays]
+                read = policy.fitting(view) if policy.cached_summary else view
+                gone = [each for each in read if id(each) not in stays]
                 text = summary_of(gone, sizes)
                 cost = cache.cost
-                size = system + sum(map(sizes.tokens, view if policy.cached_summary else gone))
+                size = system + sum(map(sizes.tokens, read if policy.cached_summary else gone))
                 if policy.cached_summary:
-                    cache.bill(_blocks(view, sizes, system), (0, len(view)), now)
+                    cache.bill(_blocks(read, sizes, system), (0, len(read)), now)
                 else:
                     cache.cost += size
                 figures.summary_input += size

@@ -56,6 +56,9 @@ SENTENCES = {
     "Indonesian": "Komite memutuskan untuk menunda rapat hingga minggu depan karena anggota tidak dapat hadir. ",
     "Yoruba": "Ìgbìmọ̀ náà pinnu láti sún ìpàdé náà síwájú di ọ̀sẹ̀ tó ń bọ̀. ",
     "old Chinese": "委員會決定將會議推遲到下週，因為幾位成員無法出席。",
+    "Russian capitals": "КОМИТЕТ РЕШИЛ ПЕРЕНЕСТИ ЗАСЕДАНИЕ НА СЛЕДУЮЩУЮ НЕДЕЛЮ. ",
+    "Greek capitals": "Η ΕΠΙΤΡΟΠΗ ΑΠΟΦΑΣΙΣΕ ΝΑ ΑΝΑΒΑΛΕΙ ΤΗ ΣΥΝΕΔΡΙΑΣΗ. ",
+    "phonetic": "ðə kəˈmɪti dɪˈsaɪdɪd tə pəʊstˈpəʊn ðə ˈmiːtɪŋ bɪˈkɒz ˈsɛvrəl ˈmɛmbəz kʊd nɒt əˈtɛnd ",
     "capitals": "THE COMMITTEE DECIDED TO POSTPONE THE MEETING BECAUSE SEVERAL MEMBERS COULD NOT ATTEND. ",
 }
 _LOWER = "abcdefghijklmnopqrstuvwxyz"
@@ -80,6 +83,9 @@ def _id() -> str:
 
 
 TEXTS = {name: sentence * 15 for name, sentence in SENTENCES.items()} | {
+    "short Italian": "La riunione è stata rinviata perché diversi membri non potevano partecipare.",
+    "Italian question": "Mi chiamo Giulia e vorrei sapere dove si trova la stazione.",
+    "Italian dish": "Gli spaghetti alle vongole sono un piatto tipico della cucina napoletana.",
     "mixed scripts": "".join(SENTENCES[name] for name in ("Czech", "Russian", "Chinese", "Arabic", "Thai")) * 5,
     "emoji": _some("😀🎉🚀🔥💡✅❌🧠", 400),
     "emoji, joined": "👨‍👩‍👧‍👦🏳️‍🌈👩🏽‍💻" * 50,
@@ -161,5 +167,10 @@ TEXTS = {name: sentence * 15 for name, sentence in SENTENCES.items()} | {
     ),
     "rules": _times(30, lambda: "-" * 72 + f" {_pick(_WORDS)} " + "=" * 20),
     "blank lines": _times(60, lambda: _pick(_WORDS) + "\n" * 5),
+    "tabs": "\t" * 500,
+    "deeply tabbed code": _times(100, lambda: "\t" * _number(1, 6) + "if x {"),
+    "columns by tabs": _times(60, lambda: "\t".join(_pick(_WORDS) for _ in range(8))),
+    "random Chinese": "".join(chr(_number(0x4E00, 0x9FFF)) for _ in range(2_000)),
+    "random Korean": "".join(chr(_number(0xAC00, 0xD7A3)) for _ in range(2_000)),
 }
 """Texts by name; the same in every process."""

@@ -1,4 +1,4 @@
-"""Packages of the npm registry, for tests with the marker `node`."""
+"""Packages of the npm registry, for tests with the marker `node` or `browser`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,21 @@ from pathlib import Path
 import pytest
 
 
+def require(*programs: str) -> None:
+    """Skip the test if one of *programs* is not installed, but fail in `.ci/run`."""
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing:
+        if "CI" in os.environ or "REQUIRE_DATA" in os.environ:
+            pytest.fail(f"{' and '.join(missing)} must be installed in .ci/run")
+        pytest.skip(f"needs {' and '.join(missing)}")
+
+
 def installed(package_json: Path) -> Path:
     """Return a folder with the packages that *package_json* names; they are installed once per machine.
 
     Without Node the test is skipped, but not in `.ci/run`.
     """
-    missing = [program for program in ("node", "npm") if shutil.which(program) is None]
-    if missing:
-        if "CI" in os.environ or "REQUIRE_DATA" in os.environ:
-            pytest.fail(f"{' and '.join(missing)} must be installed in .ci/run")
-        pytest.skip(f"needs {' and '.join(missing)}")
+    require("node", "npm")
     listed = package_json.read_bytes()
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "concertino"
     folder = cache / f"npm-{hashlib.sha256(listed).hexdigest()[:16]}"

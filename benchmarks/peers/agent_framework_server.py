@@ -28,5 +28,5 @@ class PacedClient(FunctionInvocationLayer, ChatMiddlewareLayer, ChatTelemetryLay
 
 if __name__ == "__main__":
     app = FastAPI()
-    add_agent_framework_fastapi_endpoint(app, Agent(client=PacedClient(), name="bench"), "/run")
+    add_agent_framework_fastapi_endpoint(app, Agent(client=PacedClient(), name="bench"), "/run", single_user=True)
     serve(app)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
-from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.routing import Mount
 
-from benchmarks.server_common import pieces, serve
+from benchmarks.server_common import pieces
 from concertino import AgentConfig, Limits, ModelRequest, Resources, Runtime, Scope
 from concertino.messages import AssistantMessage, Text, UserMessage
 from concertino.providers import ModelEvent, Reply, TextChunk
-from concertino.server import ServerLimits, create_app
+from concertino.server import ServerLimits, create_app, serve
 from concertino.server.protocols import ag_ui
 from concertino.usage import Tokens
 
@@ -43,20 +41,13 @@ def authenticate(request: Request) -> Scope:
     return Scope("acme", request.headers["x-user"])
 
 
-def application() -> Starlette:
+async def main() -> None:
     limits = Limits(context=100_000_000, output=50_000_000, received=500_000_000)  # a long answer is a figure
-    runtime = Runtime([Desk()], Resources(model=PacedModel(), limits=lambda *_: limits))
-
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with runtime:
-            yield
-        await runtime.store.close()
-
-    requests = ServerLimits(requests=1_000_000, streams=100_000)
-    api = create_app(runtime, authenticate, limits=requests, routes={"/agui": ag_ui.routes(runtime)})
-    return Starlette(routes=[Mount("", api)], lifespan=lifespan)
+    async with Runtime([Desk()], Resources(model=PacedModel(), limits=lambda *_: limits)) as runtime:
+        most = ServerLimits(requests=1_000_000, streams=100_000)
+        app = create_app(runtime, authenticate, limits=most, routes={"/agui": ag_ui.routes(runtime)})
+        await serve(app, port=0, grace=0.0, started=lambda url: print(url.rpartition(":")[2], flush=True))
 
 
 if __name__ == "__main__":
-    serve(application())
+    asyncio.run(main())

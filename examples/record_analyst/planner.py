@@ -2,14 +2,15 @@
 
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from concertino import AssistantMessage, ModelRequest, Text, Tokens, UserMessage
 from concertino.providers import ModelEvent, Reply, TextChunk
 
-from .records import COLUMNS, MOST_ROWS, TENANTS
+from .records import MOST_ROWS
+from .vocabulary import Term, read
 
 PATTERNS = (
     "How many flights [FILTERS]?",
@@ -19,180 +20,214 @@ PATTERNS = (
     "Top N COLUMN by number of flights, or by average | total | maximum | minimum COLUMN [FILTERS]",
     "Show the N flights with the highest | lowest COLUMN [FILTERS] [and mark them for review]",
 )
-"""The questions that it understands. A filter is a month (`in February`), an airport (`from JFK`, `to LAX`), a carrier
-(`of UA`), `that were cancelled`, or a condition (`with distance above 1000`, `where engines is 4`)."""
-WORDS = {
-    "departure delay": "dep_delay",
-    "delay on departure": "dep_delay",
-    "arrival delay": "arr_delay",
-    "delay on arrival": "arr_delay",
-    "flight time": "air_time",
-    "flight number": "flight",
-    "departure time": "dep_time",
-    "arrival time": "arr_time",
-    "destination name": "dest_name",
-    "destination airport name": "dest_name",
-    "destination altitude": "dest_altitude",
-    "destination airport": "dest",
-    "destination": "dest",
-    "origin airport": "origin",
-    "departure airport": "origin",
-    "airline name": "airline",
-    "tail number": "tailnum",
-    "model": "plane_model",
-    "year of manufacture": "plane_year",
-    "type of plane": "plane_type",
-    "engine type": "engine",
-    "number of engines": "engines",
-    "number of seats": "seats",
-    "wind": "wind_speed",
-}
-WORDS |= {name.replace("_", " "): name for name in COLUMNS}
-MONTHS = re.findall(r"\w+", "january february march april may june july august september october november december")
-CARRIERS = {carrier for carriers in TENANTS.values() for carrier in carriers}
-PHRASES = sorted(WORDS, key=len, reverse=True)
-PLURALS = {phrase: f"{phrase[:-1]}ies" if phrase.endswith("y") else f"{phrase}s" for phrase in PHRASES}
-COLUMN = "(" + "|".join(f"{re.escape(PLURALS[each])}|{re.escape(each)}" for each in PHRASES) + ")"
-SINGULAR = {plural: phrase for phrase, plural in PLURALS.items()}
-AGGREGATES = {
-    "average": "average",
-    "mean": "average",
-    "total": "sum",
-    "maximum": "maximum",
-    "minimum": "minimum",
-    **dict.fromkeys(("highest", "longest", "largest"), "maximum"),
-    **dict.fromkeys(("lowest", "shortest", "smallest"), "minimum"),
-}
-AGGREGATE = f"({'|'.join(AGGREGATES)})"
-OPERATORS = {
-    **dict.fromkeys(("above", "over", "more than", "greater than", "exceeding", "longer than", "higher than"), ">"),
-    **dict.fromkeys(("below", "under", "less than", "fewer than", "shorter than", "lower than"), "<"),
-    "at least": ">=",
-    "at most": "<=",
-    "not": "<>",
-    **dict.fromkeys(("exactly", "equal to", "of", "is", "are", "=", ""), "="),
-}
-OPERATOR = "(" + "|".join(sorted(filter(None, OPERATORS), key=len, reverse=True)) + ")"
-IGNORED = set(
-    re.findall(
-        r"[\w']+",
-        "what what's is the a an of are there were was all flights flight show list give me and in with their did "
-        "where that which whose please do had have has for minutes miles degrees made by number how many",
-    )
+"""The questions that it understands, in other words too. A filter is a month (`in February`), a day (`on May 4`), an
+airport or its city (`from JFK`, `to Boston`), a carrier (`of UA`), a cancellation, or a condition on a column
+(`with more than 300 seats`)."""
+RANK = r"s(?:a?(?:#f?|Hf)|f|[as]?c)"
+"""A superlative and its measure: `most flights`, `highest average delay`, `longest air time`."""
+MEASURE = r"(?:a?(?:#f?|Hf)|af|[as]c)"
+TEXTS = (
+    *("carrier", "airline", "tailnum", "origin", "dest", "manufacturer", "plane_model", "plane_type", "engine"),
+    *("dest_name", "dest_timezone"),
 )
-NUMBERS = {"one": 1, "two": 2, "three": 3, "five": 5, "ten": 10, "twenty": 20}
+COUNTED = ("seats", "engines")
+YEAR = 2013
+LONGEST = 1_000
+MINUTES = ("dep_delay", "arr_delay", "air_time")
+NEW_YORK = ("EWR", "JFK", "LGA")
 
 
 @dataclass
 class Question:
-    """A question, of which patterns take their parts; what is left over was not understood."""
+    """The terms of a question, of which patterns take their parts; what is left over was not understood."""
 
-    left: str
+    terms: list[Term]
     filters: list[dict[str, Any]] = field(default_factory=list)
 
-    def take(self, pattern: str) -> re.Match[str] | None:
-        """Remove the first match of *pattern* and return it."""
-        found = re.search(rf"(?<![\w.]){pattern}(?![\w])", self.left, re.IGNORECASE)
-        if found is not None:
-            self.left = f"{self.left[: found.start()]} | {self.left[found.end() :]}"
-        return found
+    def take(self, pattern: str, column: Sequence[str] = ()) -> list[Term]:
+        """Remove and return the first terms whose kinds match *pattern* and, if given, begin with one of *column*."""
+        for found in re.finditer(pattern, "".join(term.kind for term in self.terms)):
+            taken = self.terms[found.start() : found.end()]
+            if not column or taken[0].value in column:
+                del self.terms[found.start() : found.end()]
+                return taken
+        return []
 
     def filter(self, column: str, operator: str, value: Any) -> None:
         self.filters.append({"column": column, "operator": operator, "value": value})
 
+    def refuse(self, terms: list[Term]) -> None:
+        """Mark *terms* as not understood."""
+        self.terms += [Term("?", None, term.text) for term in terms]
+
     @property
-    def rest(self) -> list[str]:
-        """The words that no pattern has taken."""
-        return [word for word in re.findall(r"[\w'.-]+", self.left) if word.lower().strip("'.") not in IGNORED]
-
-
-def column(phrase: str) -> str:
-    """Return the column that a phrase names."""
-    phrase = phrase.lower()
-    return WORDS[phrase if phrase in WORDS else SINGULAR[phrase]]
+    def rest(self) -> str:
+        """The words that no pattern has taken, unknown ones first, or a column with two values."""
+        equal = [each["column"] for each in self.filters if each["operator"] in ("=", "in")]
+        twice = [f"two values of {name}" for name in dict.fromkeys(equal) if equal.count(name) > 1]
+        unknown = [term.text for term in self.terms if term.kind in "?vo"]
+        return " ".join(unknown or [term.text for term in self.terms if term.kind not in "wfDA&"] or twice)
 
 
 def plan(text: str) -> tuple[str, dict[str, Any], bool] | str:
     """Return the tool, its arguments, and whether to mark the result; or the part that was not understood."""
-    question = Question(text.strip().rstrip("?.!"))
-    marks = question.take(r"(and )?(then )?mark (them|these|those)( flights)?( for review)?") is not None
-    call = _ranked(question) or _shown(question)
-    _filters(question)
-    call = call or _grouped(question)
+    if len(text) > LONGEST:
+        return f"more than {LONGEST} characters"
+    question = Question(read(text))
+    marks = bool(question.take("M"))
+    _times(question)
+    _places(question)
+    _conditions(question)
+    while question.take("="):
+        pass
+    call = _shown(question) or _ranked(question) or _aggregate(question)
     if call is None or question.rest:
-        return " ".join(question.rest) or text
+        return question.rest or text
     tool, arguments = call
     if marks and tool != "data.searchRecords":
         return "mark them: ask for flights to mark"
     return tool, {**arguments, "filters": question.filters}, marks
 
 
-def _measure(found: re.Match[str], first: int) -> dict[str, Any]:
-    """Return the measure that the groups from *first* on name: an aggregate and a column, or neither for a count."""
-    if found[first] is None:
+def _values(terms: list[Term], kind: str) -> list[Any]:
+    return [term.value for term in terms if term.kind == kind]
+
+
+def _number(terms: list[Term]) -> int:
+    """Return the number of rows that *terms* ask for; without a number one, and ten of `top carriers`."""
+    several = terms[0].kind == "t" and any(term.kind == "c" and term.text.lower().endswith("s") for term in terms)
+    return int(min(next(iter(_values(terms, "n")), 10 if several else 1), MOST_ROWS))
+
+
+def _counts(terms: list[Term]) -> bool:
+    """Return whether the number among *terms*, if any, is one of rows."""
+    return all(number >= 1 and number == int(number) for number in _values(terms, "n"))
+
+
+def _is_average_of_flights(terms: list[Term]) -> bool:
+    """Return whether *terms* ask for an average of counts, which takes two queries."""
+    return _values(terms, "a") == ["average"] and not _values(terms, "c")
+
+
+def _measure(terms: list[Term]) -> dict[str, Any]:
+    """Return the measure of terms as in `MEASURE`: an aggregate and a column, or the number of flights."""
+    columns = _values(terms, "c")
+    if not columns:
         return {"measure": "count"}
-    return {"measure": AGGREGATES[found[first].lower()], "column": column(found[first + 1])}
+    kinds = [*_values(terms, "a"), *("maximum" if up else "minimum" for up in _values(terms, "s"))]
+    return {"measure": kinds[0], "column": columns[-1]}
 
 
 def _ranked(question: Question) -> tuple[str, dict[str, Any]] | None:
-    most = rf"which {COLUMN} (?:has|have|had|made) (?:the )?(?:(most|fewest) flights|(highest|lowest|longest|shortest) "
-    found = question.take(rf"{most}{AGGREGATE} {COLUMN})")
-    if found is not None:
-        up = (found[2] or found[3]).lower() in ("most", "highest", "longest")
-        return "data.summarize", {**_measure(found, 4), "group_by": column(found[1]), "descending": up, "limit": 1}
-    count = "(\\d+|" + "|".join(NUMBERS) + ")"
-    found = question.take(rf"(top|bottom) {count} {COLUMN} by (?:(?:the )?number of flights|{AGGREGATE} {COLUMN})")
-    if found is not None:
-        settings = {"descending": found[1].lower() == "top", "limit": min(_number(found[2]), MOST_ROWS)}
-        return "data.summarize", {**_measure(found, 4), "group_by": column(found[3]), **settings}
-    return None
+    found = (
+        question.take(rf"(?<!b)[wt]?n?c{RANK}")
+        or question.take(rf"wn?c{MEASURE}s")
+        or question.take(rf"tn?cb{MEASURE}")
+    )
+    if not found:
+        return None
+    first = next(index for index, term in enumerate(found) if term.kind == "c")
+    measured = found[first + 1 :]
+    directions = {*_values(found, "t"), *(_values(measured, "s")[:1] if measured[0].kind != "b" else ())}
+    if len(directions) > 1 or not _counts(found) or _is_average_of_flights(measured):
+        question.refuse(found)
+        return None
+    settings = {"group_by": found[first].value, "descending": directions.pop(), "limit": _number(found)}
+    return "data.summarize", {**_measure(measured), **settings}
 
 
 def _shown(question: Question) -> tuple[str, dict[str, Any]] | None:
-    count = "(\\d+|" + "|".join(NUMBERS) + ")"
-    most = r"(highest|lowest|longest|shortest|largest|smallest|maximum|minimum)"
-    found = question.take(rf"{count} flights with (?:the )?{most} {COLUMN}")
-    if found is None:
+    found = question.take("n?fsc") or question.take("tnfbc")
+    if not found:
         return None
-    up = found[2].lower() in ("highest", "longest", "largest", "maximum")
-    settings = {"order_by": column(found[3]), "descending": up, "limit": min(_number(found[1]), MOST_ROWS)}
-    return "data.searchRecords", settings
-
-
-def _grouped(question: Question) -> tuple[str, dict[str, Any]] | None:
-    found = question.take(rf"{AGGREGATE} {COLUMN}")
-    call = None if found is None else _measure(found, 1)
-    if call is None and (question.take("how many flights") or question.take("(?:number|count) of flights")):
-        call = {"measure": "count"}
-    group = question.take(rf"(?:by|per|for each|for every) {COLUMN}")
-    if call is None:
+    if not _counts(found) or (not _values(found, "n") and found[0].text.lower() != "flight"):
+        question.refuse(found)
         return None
-    return "data.summarize", call if group is None else {**call, "group_by": column(group[1])}
+    up = (_values(found, "t") or _values(found, "s"))[0]
+    return "data.searchRecords", {"order_by": found[-1].value, "descending": up, "limit": _number(found)}
 
 
-def _filters(question: Question) -> None:
-    for index, month in enumerate(MONTHS, 1):
-        if question.take(rf"(?:in|of|during) {month}"):
-            question.filter("month", "=", index)
-    if question.take(r"(that |which )?(were |was )?cancell?ed"):
+def _aggregate(question: Question) -> tuple[str, dict[str, Any]] | None:
+    group = question.take("bc")
+    found = question.take(MEASURE) or (question.take("^f") if group else [])
+    if not found or _is_average_of_flights(found):
+        question.refuse(found)
+        question.terms += group
+        return None
+    call = _measure(found)
+    return "data.summarize", {**call, "group_by": group[1].value} if group else call
+
+
+def _times(question: Question) -> None:
+    """Take months, days and cancellations."""
+    while found := question.take("Bm&m|<m>m"):
+        months = _values(found, "m")
+        question.filter("month", ">=", months[0])
+        question.filter("month", "<=", months[1])
+    while found := question.take(r"(?:dm|md|(?<![otw])nm|mn(?![fcm])|m)"):
+        question.filter("month", "=", _values(found, "m")[0])
+        for number in _values(found, "d") + _values(found, "n"):
+            if number == YEAR and found[-1].kind == "n":
+                continue
+            if number in range(1, 32):
+                question.filter("day", "=", number)
+            else:
+                question.refuse(found)
+    if question.take("x"):
         question.filter("dep_time", "missing", "")
-    if found := question.take(r"(?:left|leaving|departing|from) (?-i:([A-Z]{3}))"):
-        question.filter("origin", "=", found[1])
-    if found := question.take(r"to (?-i:([A-Z]{3}))"):
-        question.filter("dest", "=", found[1])
-    if found := question.take(rf"(?:of |by |with |for )?(?:carrier )?(?-i:({'|'.join(sorted(CARRIERS))}))"):
-        question.filter("carrier", "=", found[1])
-    value = r"(-?\d+(?:\.\d+)?(?![\w/-])|'[^']+'|\"[^\"]+\"|(?-i:[A-Z0-9][\w/-]*(?: [A-Z][\w/-]*)*))"
-    lead = r"(?:with|where|whose|and|at|on|in)?\s*(?:an? |the )?"
-    while found := question.take(rf"{lead}{COLUMN} (?:is |was |of )?{OPERATOR}?\s*{value}"):
-        text = found[3].strip("'\"")
-        is_number = re.fullmatch(r"-?\d+(\.\d+)?", text) is not None
-        operator = OPERATORS[(found[2] or "").lower()]
-        question.filter(column(found[1]), operator, float(text) if is_number else text)
 
 
-def _number(text: str) -> int:
-    return NUMBERS.get(text.lower()) or int(text)
+def _places(question: Question) -> None:
+    """Take airports and carriers."""
+    while found := question.take("c=?p", ("origin", "dest")):
+        _place(question, found[0].value, found)
+    for pattern, name in (("[D<]+p", "origin"), ("[A>]+p", "dest"), ("(?<!o)p", "")):
+        while found := question.take(pattern):
+            _place(question, name, found)
+    while found := question.take("c=?k", ("carrier", "airline")) or question.take("(?<!o)[=<b]?k"):
+        question.filter("carrier", "=", found[-1].value)
+
+
+def _place(question: Question, column: str, terms: list[Term]) -> None:
+    """Add a filter by airport; all flights leave New York, so one elsewhere is the destination."""
+    codes = terms[-1].value
+    several = len(codes) > 1
+    column = column or ("origin" if codes[0] in NEW_YORK else "dest")
+    question.filter(column, "in" if several else "=", list(codes) if several else codes[0])
+
+
+def _conditions(question: Question) -> None:
+    """Take conditions on columns."""
+    while found := question.take("c?Bn&nu?"):
+        names = _values(found, "c") or (["distance"] if found[-1].kind == "u" else [])
+        if not names:
+            question.refuse(found)
+            return
+        for operator, number in zip((">=", "<="), _values(found, "n"), strict=True):
+            question.filter(names[0], operator, number)
+    while found := question.take("[AD]onh?L"):
+        _compare(question, "arr_delay" if found[0].kind == "A" else "dep_delay", found)
+    while found := question.take("c=?on[hu]?|(?<![bt])c=?n(?!c)u?") or question.take("c=?o?[vkp]", TEXTS):
+        _compare(question, found[0].value, found)
+    while found := question.take("on[cu]"):
+        _compare(question, found[-1].value or "distance", found)
+    while (found := question.take("(?<![tw])nc(?![sb])")) and found[1].value in COUNTED:
+        _compare(question, found[1].value, found)
+    question.terms += found
+
+
+def _compare(question: Question, column: str, terms: list[Term]) -> None:
+    """Add the condition that *terms* put on *column*; hours count only where the column has minutes."""
+    operators = _values(terms, "o")
+    value = next(term.value for term in terms if term.kind in "nvkp")
+    if any(term.kind == "h" for term in terms):
+        if column not in MINUTES:
+            question.refuse(terms)
+            return
+        value *= 60
+    question.filter(
+        column, operators[-1] if operators else "=", value[0] if isinstance(value, (list, tuple)) else value
+    )
 
 
 class RulesModel:

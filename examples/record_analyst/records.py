@@ -24,6 +24,7 @@ TENANTS = {
 FLIGHT = (
     *("month", "day", "hour", "carrier", "flight", "tailnum", "origin", "dest"),
     *("dep_time", "arr_time", "dep_delay", "arr_delay", "air_time", "distance"),
+    *("sched_dep_time", "sched_arr_time", "minute"),
 )
 JOINS = {
     "airlines": "JOIN airlines ON airlines.tenant = flights.tenant AND airlines.carrier = flights.carrier",
@@ -37,14 +38,21 @@ COLUMNS = {name: (f"flights.{name}", "") for name in FLIGHT} | {
     "plane_model": ("planes.model", "planes"),
     "plane_year": ("planes.year", "planes"),
     "plane_type": ("planes.type", "planes"),
+    "plane_speed": ("planes.speed", "planes"),
     "engine": ("planes.engine", "planes"),
     "engines": ("planes.engines", "planes"),
     "seats": ("planes.seats", "planes"),
     "dest_name": ("airports.name", "airports"),
     "dest_altitude": ("airports.alt", "airports"),
+    "dest_latitude": ("airports.lat", "airports"),
+    "dest_longitude": ("airports.lon", "airports"),
+    "dest_timezone": ("airports.tzone", "airports"),
     "temperature": ("weather.temp", "weather"),
+    "dew_point": ("weather.dewp", "weather"),
     "humidity": ("weather.humid", "weather"),
     "wind_speed": ("weather.wind_speed", "weather"),
+    "wind_gust": ("weather.wind_gust", "weather"),
+    "wind_direction": ("weather.wind_dir", "weather"),
     "precipitation": ("weather.precip", "weather"),
     "visibility": ("weather.visib", "weather"),
     "pressure": ("weather.pressure", "weather"),
@@ -54,9 +62,9 @@ if TYPE_CHECKING:
     Column = str
 else:
     Column = Literal[tuple(COLUMNS)]
-MOST_ROWS = 50
+MOST_ROWS = 200
 """Rows of the longest result."""
-Operator = Literal["=", "<>", ">", ">=", "<", "<=", "missing"]
+Operator = Literal["=", "<>", ">", ">=", "<", "<=", "in", "missing"]
 MEASURES = {"count": "count(*)", "average": "avg({})", "sum": "sum({})", "minimum": "min({})", "maximum": "max({})"}
 Measure = Literal["count", "average", "sum", "minimum", "maximum"]
 
@@ -66,7 +74,7 @@ class Filter(TypedDict):
 
     column: Column
     operator: Operator
-    value: str | float
+    value: str | float | list[str]
 
 
 class Records:
@@ -110,9 +118,16 @@ def query(select: str, columns: Sequence[str], filters: Sequence[Filter], tenant
     values: list[str | float] = [tenant]
     for each in filters:
         sql = COLUMNS[each["column"]][0]
-        compared = f"{sql} {each['operator']} ? COLLATE NOCASE"
-        conditions.append(f"{sql} IS NULL" if each["operator"] == "missing" else compared)
-        values += [] if each["operator"] == "missing" else [each["value"]]
+        if each["operator"] == "missing":
+            conditions.append(f"{sql} IS NULL")
+            continue
+        wanted = each["value"] if isinstance(each["value"], list) else [each["value"]]
+        if (len(wanted) != 1) != (each["operator"] == "in"):
+            raise ToolError(f"{each['operator']} does not fit {each['value']!r}: use 'in' with several values")
+        marks = ", ".join("?" * len(wanted))
+        compared = f"IN ({marks})" if each["operator"] == "in" else f"{each['operator']} ? COLLATE NOCASE"
+        conditions.append(f"{sql} {compared}")
+        values += wanted
     joined = " ".join(JOINS[name] for name in joins)
     return f"SELECT {select} FROM flights {joined} WHERE {' AND '.join(conditions)} {rest}", values
 
@@ -205,16 +220,17 @@ def load(path: Path) -> None:
         )
         airlines = ((owner[row[0]], *row) for row in rows(folder, "airlines", ("carrier", "name")))
         table(connection, "airlines", ("tenant", "carrier", "name"), airlines)
-        planes = ("tailnum", "year", "type", "manufacturer", "model", "engines", "seats", "engine")
+        planes = ("tailnum", "year", "type", "manufacturer", "model", "engines", "seats", "speed", "engine")
         table(connection, "all_planes", planes, rows(folder, "planes", planes))
         connection.execute(
             "CREATE TABLE planes AS SELECT DISTINCT flights.tenant, all_planes.* FROM all_planes "
             "JOIN flights ON flights.tailnum = all_planes.tailnum"
         )
         connection.execute("DROP TABLE all_planes")
-        airports = ("faa", "name", "alt")
+        airports = ("faa", "name", "alt", "lat", "lon", "tzone")
         table(connection, "airports", airports, rows(folder, "airports", airports))
-        weather = ("origin", "time_hour", "temp", "humid", "wind_speed", "precip", "visib", "pressure")
+        air = ("temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip", "visib", "pressure")
+        weather = ("origin", "time_hour", *air)
         table(connection, "weather", weather, rows(folder, "weather", weather))
         connection.execute(
             "CREATE TABLE reviews (tenant TEXT, flight INTEGER, note TEXT, user TEXT, PRIMARY KEY (tenant, flight))"

@@ -184,20 +184,30 @@ def open_runtime(
     models: Callable[[str], Model] = open_model,
     model: Model | None = None,
     lease: float = LEASE,
+    approvals: bool = False,
 ) -> Runtime:
     """Return a `Runtime` over *library* with the agents `supervisor`, `researcher`, `main_thread` and `librarian`.
 
-    *model* answers chats that name none.
+    *model* answers chats that name none. With *approvals*, the main thread asks before it remembers anything.
     """
-    from .agents import DeepResearchSupervisor, MainThreadAgent, ResearcherAgent, WorkerAgent  # noqa: PLC0415 - as above
+    from .agents import (  # noqa: PLC0415 - as above
+        Approvals,
+        DeepResearchSupervisor,
+        MainThreadAgent,
+        ResearcherAgent,
+        WorkerAgent,
+    )
     from .tools.builtin import ResearchTools, Settings, default_registry, feedback_questions  # noqa: PLC0415
 
     tools = ResearchTools(library)
+    main_thread = MainThreadAgent()
+    if approvals:
+        main_thread.parts = (Approvals("store_memory", rules=store, note="It is remembered for later chats"),)
     return Runtime(
         [
             (DeepResearchSupervisor(), ToolRegistry((*_team(tools), feedback_questions()))),
             (ResearcherAgent(), ToolRegistry((tools.search(), tools.fetch(), tools.history()))),
-            (MainThreadAgent(), default_registry(settings=Settings(library=library, memory=store))),
+            (main_thread, default_registry(settings=Settings(library=library, memory=store))),
             WorkerAgent(librarian(), ToolRegistry((tools.search(), tools.fetch()))),
         ],
         Resources(store=store, model=model, models=models, counter=token_counter()),

@@ -13,6 +13,7 @@ from concertino import Chat, Runtime, Scope, SqliteStore
 from concertino.events import RunResult
 
 from .record_questions import GOLD, REFUSED, gold
+from .record_strangers import STRANGERS
 
 pytestmark = [
     pytest.mark.slow,
@@ -59,6 +60,35 @@ async def test_twenty_questions_have_the_answers_of_their_sql(database: Path) ->
                     wrong.append((tenant, question, found, wanted, result.text))
     rows.close()
     assert wrong == []
+
+
+async def test_questions_of_strangers_have_the_answers_of_their_sql(database: Path) -> None:
+    """The order of groups, and groups without a name or a value, are not compared."""
+    rows = connect(database)
+    wrong = []
+    async with (
+        await SqliteStore.open(database.parent / "runs.db") as store,
+        make_runtime(store, database=database) as runtime,
+    ):
+        for turn, tenant in enumerate(TENANTS):
+            codes = dict(rows.execute("SELECT name, carrier FROM airlines WHERE tenant = ?", (tenant,)))
+            for question, sql in STRANGERS[turn::2]:
+                own = f"WITH f AS (SELECT * FROM flights WHERE tenant = ?) {sql}"
+                wanted = [[_rounded(each) for each in row] for row in rows.execute(own, (tenant,))]
+                result = await Desk(runtime).ask(question, tenant)
+                data: Any = result.data.get("data.summarize", result.data.get("data.searchRecords", []))
+                found = [[codes.get(each, each) for each in row[-len(wanted[0]) :]] for row in data]
+                if "GROUP" in sql and "LIMIT" not in sql:
+                    wanted = sorted(row for row in wanted if None not in row and "" not in row)
+                    found.sort()
+                if found != wanted:
+                    wrong.append((tenant, question, found, wanted, result.text))
+    rows.close()
+    assert wrong == []
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 2) if isinstance(value, float) else value
 
 
 async def test_other_questions_are_refused_without_a_query(database: Path) -> None:

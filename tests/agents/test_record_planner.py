@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from examples.record_analyst.planner import plan
 
+from .record_strangers import REFUSED, STRANGERS
+
 
 @pytest.mark.parametrize(
     ("question", "arguments", "filters"),
@@ -18,7 +20,7 @@ from examples.record_analyst.planner import plan
         (
             "How many flights where airline is 'JetBlue Airways' and precipitation is at least 0.5?",
             {"measure": "count"},
-            ["airline = JetBlue Airways", "precipitation >= 0.5"],
+            ["precipitation >= 0.5", "airline = JetBlue Airways"],
         ),
         (
             "Bottom 5 airlines by total air time",
@@ -39,11 +41,34 @@ def test_a_question_is_understood(question: str, arguments: dict[str, Any], filt
 @pytest.mark.parametrize(
     ("question", "left"),
     [
-        ("How many flights did not leave JFK?", "not leave JFK"),
-        ("How many flights from JFK or LGA?", "or LGA"),
-        ("Average ticket price by carrier", "Average ticket price"),
+        ("How many flights did not leave JFK?", "not"),
+        ("How many flights from JFK or LGA?", "or"),
+        ("Average ticket price by carrier", "ticket price"),
         ("How many flights by carrier, and mark them", "mark them: ask for flights to mark"),
     ],
 )
 def test_what_is_not_understood_is_named(question: str, left: str) -> None:
     assert plan(question) == left
+
+
+def test_questions_of_strangers_are_understood_or_refused() -> None:
+    assert [question for question, _ in STRANGERS if isinstance(plan(question), str)] == []
+    assert [question for question in REFUSED if not isinstance(plan(question), str)] == []
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "",
+        "?",
+        "x" * 100_000,
+        "how many flights " * 5_000,
+        "'" * 999,
+        "in May " * 3_000,
+        "\ud800 \0 \u202e",
+        "distance above 1" * 2_000,
+    ],
+    ids=range(8),
+)
+def test_hostile_questions_are_refused(question: str) -> None:
+    assert isinstance(plan(question), str)

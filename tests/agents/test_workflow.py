@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from concertino import tool
+from concertino import AssistantMessage, ToolMessage, tool
 from concertino.agents import (
     AgentStep,
     HumanStep,
@@ -22,7 +22,7 @@ from concertino.agents import (
 )
 from concertino.errors import ConfigurationError
 from concertino.events import TextDelta
-from concertino.testing import call
+from concertino.testing import Answer, call
 
 from .workflow_kit import NOTES, TOOLS, FlowFailed, Office, answered, complete, look, play
 
@@ -197,6 +197,16 @@ async def test_a_failed_script_fails_the_run_or_is_passed() -> None:
         assert (await office.answer()).status == "suspended"  # it has failed again
         with pytest.raises(FlowFailed, match="no more"):
             await office.deny("no more")
+
+
+async def test_native_calls_in_structured_mode_are_answered() -> None:
+    calls = Answer(text=answered(("look", {"name": "x"})), calls=(call("look", name="y"), call("unknown")))
+    alone = Answer(text="?", calls=(call("look", name="z"),))
+    played = await play(flow(LOOK, mode="structured"), calls, alone, answered(complete=True, risk="high"))
+    results = {m.call_id: m.content for m in played.result.messages if isinstance(m, ToolMessage)}
+    native = [each.id for m in played.result.messages if isinstance(m, AssistantMessage) for each in m.tool_calls]
+    assert set(native) <= set(results)
+    assert {"y is red", "z is red"} <= set(results.values())
 
 
 # -- people --------------------------------------------------------------------------------------------------------
@@ -393,14 +403,14 @@ async def test_too_many_nudges_end_the_run() -> None:
         (lambda: flow(AgentStep(id="a", prompt="", when="x == 1")), "unknown variable 'x'"),
         (lambda: flow(AgentStep(id="a", prompt="", when="goal.upper()")), "not supported"),
         (lambda: flow(AgentStep(id="a", prompt="", when="goal ==")), "not an expression"),
-        (lambda: flow(AgentStep(id="a", prompt="", sets={"goal": ""})), "use another name"),
+        (lambda: flow(AgentStep(id="a", prompt="", sets={"goal": ""})), "use a name"),
         (lambda: flow(Loop(steps=[LOOK])), "either each"),
         (lambda: flow(Loop(each="things", steps=[LOOK])), "unknown variable"),
         (lambda: flow(LOOK, mode="json"), "choose from tools, structured"),
         (lambda: Workflow(name="A flow", steps=[LOOK]), "invalid name"),
         (lambda: Verifier(retries=-1), "invalid retries"),
         (lambda: Routing(levels={"one": ""}), "at least two levels"),
-        (lambda: StuckDetection(identical=1), "above 1"),
+        (lambda: StuckDetection(identical=1), "at least 2"),
         (lambda: WorkflowAgent(flow(LOOK)), "unknown tool 'look'"),
         (lambda: WorkflowAgent(flow(LOOK), [*TOOLS, look]), "same name"),
     ],

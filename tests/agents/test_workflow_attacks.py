@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Resources, ToolOrchestrator, tool
-from concertino.agents import AgentStep, Loop, ScriptedStep, Verifier, Workflow, WorkflowAgent
+from concertino import AgentConfig, Chat, NextStep, Resources, RunContext, ToolOrchestrator, tool
+from concertino.agents import AgentStep, Loop, ScriptedStep, Verifier, Workflow, WorkflowAgent, WorkflowState
 from concertino.events import CustomEvent
 from concertino.testing import Answer, ScriptedModel, call
 
@@ -47,13 +48,26 @@ def flow(mode: Any) -> Workflow:
             AgentStep(id="end", prompt="End.", verifier=Verifier(retries=1, tie_break="fail")),
         ],
         variables={"items": ["a", "b"], "secret": "shut"},
+        answer="$secret $items $deployed",
         mode=mode,
-        tool_calls=40,
+        tool_calls=15,
     )
 
 
+class Watched(WorkflowAgent):
+    """Shows each completion to the oracle as it happens: events arrive later."""
+
+    async def after_step(self, run: RunContext[WorkflowState], outcome: NextStep) -> NextStep:
+        begun = [visit for visit in run.agent_state.visits if visit.status == "running"]
+        made = await super().after_step(run, outcome)
+        for visit in begun:
+            if visit.status == "completed":
+                run.deps.judge(visit.id, visit.notes)
+        return made
+
+
 def agent(mode: Any) -> WorkflowAgent:
-    return WorkflowAgent(flow(mode), [look])
+    return Watched(flow(mode), [look])
 
 
 NAMES = ("look", "complete_step", "deploy", "ask_person", "review_plan", "perform_step", "goto", "complete_step ", "")
@@ -138,14 +152,75 @@ class Hostile:
         return call("complete_step", notes=GOOD, context=context)
 
 
+SETS: dict[str, set[str]] = {"begin": {"risk"}, "check": {"ok"}, "end": set()}
+
+
+class Oracle:
+    """Knows from the model's answers alone which step may be completed: it shares no code with the engine."""
+
+    def __init__(self, hostile: Hostile) -> None:
+        self.hostile, self.verdict, self.used = hostile, "", True
+        self.answer: Any = None
+        self.judged: list[str] = []
+        self.problems: list[str] = []
+
+    def __call__(self, request: Any) -> Any:
+        made = self.hostile(request)
+        if "verify the work" in request.system:
+            self.verdict = json.loads(made)["assessment"]
+        else:
+            self.answer, self.verdict, self.used = made, "", False
+        return made
+
+    def judge(self, step: str, notes: str) -> None:
+        """Note a problem if the newest answer cannot complete *step*."""
+        self.judged.append(step)
+        try:
+            self._check(step, notes)
+        except AssertionError as problem:
+            self.problems.append(f"{step}: {problem}: {self.answer}")
+
+    def _check(self, step: str, notes: str) -> None:
+        assert not self.used, "two completions"
+        self.used = True
+        assert len(" ".join(notes.split())) >= 50, "short notes"
+        assert step != "end" or self.verdict == "pass", "not verified"
+        calls, completion = self._read()
+        if completion is None:  # malformed JSON that was repaired
+            assert json.dumps(notes)[1:-1] in str(self.answer), "forged notes"
+            return
+        assert completion["notes"] == notes, "other notes"
+        context = completion.get("context") or {}
+        assert {name for name in context if context[name] is not None} == SETS[step], "variables"
+        for name, arguments in calls:
+            assert name == "look" and set(arguments) <= {"name"} and arguments.get("name") != "error", "a call failed"
+
+    def _read(self) -> tuple[list[tuple[str, Any]], Any]:
+        """Return the calls of the newest answer and its completion."""
+        if isinstance(self.answer, str):
+            try:
+                stated = json.loads(self.answer)
+            except ValueError:
+                return [], None
+            calls = [(each["tool"], each["params"]) for each in stated["tool_calls"]]
+            completions = [arguments for name, arguments in calls if name == "complete_step"]
+            assert completions or stated["is_complete"] in (True, "true"), "not stated"
+            return [each for each in calls if each[0] != "complete_step"], completions[0] if completions else stated
+        made = self.answer.calls if isinstance(self.answer, Answer) else self.answer
+        calls = [(each.name, json.loads(each.arguments)) for each in (made if isinstance(made, Sequence) else [made])]
+        completions = [arguments for name, arguments in calls if name == "complete_step"]
+        assert completions, "no call of complete_step"
+        return [each for each in calls if each[0] != "complete_step"], completions[0]
+
+
 async def attack(seed: int) -> str:
     """Run one transcript, check what may never happen, and return how the run has ended."""
     mode = "tools" if seed % 2 else "structured"
-    hostile = Hostile(seed)
+    oracle = Oracle(Hostile(seed))
     made = AGENTS[mode]
     DEPLOYED.clear()
-    model = ScriptedModel(*[hostile] * 120)
-    run = ToolOrchestrator(Chat("the release", model=model), made, resources=Resources())
+    model = ScriptedModel(*[oracle] * 120)
+    run = ToolOrchestrator(Chat("the release", model=model), made, resources=Resources(deps=oracle))
     done: list[str] = []
     begun: list[str] = []
     async for event in run.stream():
@@ -158,10 +233,14 @@ async def attack(seed: int) -> str:
                 begun.append(data["step"])
                 assert data["number"] == len(begun)
     assert run.result is not None
+    assert oracle.problems == [], seed
+    assert oracle.judged == [step for step in done if step in SETS], seed
     assert done == STEPS[: len(done)], (seed, done)
     assert begun == STEPS[: len(begun)], (seed, begun)
     assert len(DEPLOYED) == done.count("deploy"), seed
     assert (run.result.status == "completed") == (done == STEPS), (seed, done, run.result.status)
+    if run.result.status == "completed":
+        assert run.result.text == 'shut ["a", "b"] deployed', seed
     for request in model.requests:
         offered = {spec.name for spec in request.tools}
         assert offered <= {"look", "complete_step"}, seed

@@ -12,7 +12,7 @@ from concertino.errors import DamagedDataError
 from concertino.testing import call
 
 from .test_workflow import plan, summary
-from .workflow_kit import ANN, complete, play
+from .workflow_kit import ANN, FlowFailed, complete, play
 
 NAMES = ("a.txt", "b.txt", "c.txt", "d.txt")
 
@@ -121,3 +121,32 @@ async def test_damaged_facts_are_reported(tmp_path: Path) -> None:
     damage(tmp_path)
     with pytest.raises(DamagedDataError, match="remove the file"):
         await knowledge.read(ANN, "x")
+
+
+async def test_a_run_that_fails_or_is_stopped_has_taught_its_completed_steps(root: Path, tmp_path: Path) -> None:
+    knowledge, read = FileKnowledge(tmp_path / "facts"), list[str]()
+    agent = reading(root, knowledge, read)
+    with pytest.raises(FlowFailed, match="stops without completing"):
+        await play(agent.workflow, *["No."] * 4, agent=agent)
+    assert [fact.source for fact in await knowledge.read(ANN, "flow")] == list(NAMES)
+    read.clear()
+    await play(agent.workflow, complete(), agent=agent)
+    assert read == []
+
+    (root / "b.txt").write_text("b has changed")
+    (root / "c.txt").unlink()
+    failing = reading(root, knowledge, read)
+    with pytest.raises(FlowFailed, match="No such file"):
+        await play(failing.workflow, agent=failing)
+    texts = {fact.source: fact.text for fact in await knowledge.read(ANN, "flow")}
+    assert texts["b.txt"] == "b has changed"
+    assert texts["c.txt"] == "c.txt is a text"  # stale, and not read again: the next run must know
+
+
+async def test_facts_of_a_step_in_progress_are_not_written(root: Path, tmp_path: Path) -> None:
+    knowledge = FileKnowledge(tmp_path / "facts")
+    flow = Workflow(name="flow", steps=[AgentStep(id="read", prompt="Read.")])
+    agent = WorkflowAgent(flow, knowledge=knowledge, root=root)
+    with pytest.raises(FlowFailed):
+        await play(flow, call("record_fact", source="a.txt", text="is short"), *["No."] * 4, agent=agent)
+    assert await knowledge.read(ANN, "flow") == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from concertino import Chat, MemoryStore, Resources, RunEvent, RunResult, Runtime, Scope, ToolOrchestrator, tool
 from concertino.agents import Workflow, WorkflowAgent
@@ -137,7 +137,7 @@ class Office:
         self.result = await (await self.runtime.resume(ANN, self.result.run_id)).result()
         return completed(self.result)
 
-    async def __aenter__(self) -> Office:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: Any, *_: object) -> None:

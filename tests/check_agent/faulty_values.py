@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import random
@@ -105,6 +106,12 @@ class ForcesTheLoop(Base):
         return Continue() if run.state.has_tool_calls else Finish()
 
 
+@faulty("input")
+class HidesTheResult(Base):
+    def handle_special_tools(self, run: Any, call: ToolCall, outcome: Any) -> None:
+        outcome.content = "hidden"
+
+
 # -- state -------------------------------------------------------------------------------------------------------------
 
 
@@ -172,6 +179,12 @@ class KeepsInfinity(Base):
         return [float("inf")]
 
 
+@faulty("state")
+class KeepsATuple(Base):
+    def initialize_agent_state(self, run: Any) -> dict[str, Any]:
+        return {"pair": (1, 2)}
+
+
 # -- shared ------------------------------------------------------------------------------------------------------------
 
 QUESTIONS: list[str] = []
@@ -234,6 +247,25 @@ class ShallowCopy(Base):
 
     def conclude(self, run: Any, text: str) -> str:
         return f"{text} {run.agent_state.texts}"
+
+
+@faulty("shared")
+class KeepsADefault(Base):
+    def conclude(self, run: Any, text: str, seen: list[str] = []) -> str:  # noqa: B006 - the fault
+        seen.append(run.chat.scope.user)
+        return f"{text} {len(seen)}"
+
+
+@functools.cache
+def visitors() -> list[str]:
+    return []
+
+
+@faulty("shared")
+class KeepsInACache(Base):
+    def conclude(self, run: Any, text: str) -> str:
+        visitors().append(run.chat.scope.user)
+        return f"{text} The first user was {visitors()[0]}."
 
 
 # -- unstable ----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,16 +11,31 @@ import pytest
 from concertino import AgentConfig, Allow, Ask, DataPolicy, MemoryStore, ToolCall, ToolData, ToolRegistry
 from concertino.agents import (
     EMAIL,
+    AgentStep,
+    Approvals,
     DeepResearchSupervisor,
+    GoalAgent,
+    HumanStep,
+    InputGuardrail,
+    Loop,
     MainThreadAgent,
+    Notes,
+    OutputGuardrail,
+    PlannedStep,
     ResearcherAgent,
+    Routing,
+    ScriptedStep,
     TextRedaction,
+    ToolGuardrail,
     UserMemory,
+    Verifier,
     WorkerAgent,
     WorkerDefinition,
+    Workflow,
+    WorkflowAgent,
     delegate,
 )
-from concertino.testing import check_agent
+from concertino.testing import call, check_agent
 
 from .kit import Base, look, pay
 
@@ -55,6 +72,72 @@ WORKER = WorkerAgent(
 )
 
 
+class Guarded(Base):
+    """Has the parts that judge, and notes."""
+
+    def __init__(self) -> None:
+        self.parts = (
+            Approvals("pay", rules=MemoryStore()),
+            InputGuardrail(lambda _run, text: None),
+            OutputGuardrail(lambda _run, text: "a shorter answer" if len(text) > 20 else None),
+            ToolGuardrail(lambda _run, call, _arguments: None, lambda _run, _call, _text: None),
+            Notes(),
+        )
+
+
+NOTES = "Looked at everything that the step names, and found two risks."
+STATED: dict[str, Any] = {"notes": NOTES, "context": {"risk": "low"}}
+DONE = call("complete_step", **STATED)
+AGENT_STEP = AgentStep(id="look", prompt="Look at $goal.", tools=("look", "pay"), sets={"risk": "low or high"})
+VERDICT = {"assessment": "pass", "reasoning": "", "instruction": ""}
+ITEMS = [
+    {"tool": "look", "params": {"place": "x"}, "expected_outcome": "seen"},
+    {"tool": "pay", "params": {"account": "x", "euros": 1}, "expected_outcome": "paid"},
+    {"tool": "complete_step", "params": {}, "expected_outcome": ""},
+]
+FLOWS: list[tuple[dict[str, Any], list[Any]]] = [
+    ({"steps": [AGENT_STEP]}, [DONE]),
+    (
+        {"steps": [AGENT_STEP], "mode": "structured"},
+        [json.dumps({"thought": "", "tool_calls": [], "is_complete": True, **STATED})],
+    ),
+    (
+        {"steps": [replace(AGENT_STEP, verifier=Verifier(strictness="high", tie_break="judge"))]},
+        [DONE, json.dumps(VERDICT), json.dumps(VERDICT | {"assessment": "escalate"})],
+    ),
+    (
+        {"steps": [PlannedStep(id="plan", prompt="Plan.", tools=("look", "pay"), review=True)]},
+        [json.dumps({"items": ITEMS}), json.dumps({"notes": NOTES, "context": {}, "unmet": []})],
+    ),
+    (
+        {
+            "steps": [
+                HumanStep(id="ask", question="Go?", output="answer"),
+                ScriptedStep(id="pay", tool="pay", arguments={"account": "$goal", "euros": 1}, on_error="ask"),
+                Loop(each="items", steps=[AGENT_STEP]),
+            ],
+            "variables": {"items": ["a", "b"]},
+            "on_stuck": "escalate",
+            "routing": Routing(),
+        },
+        [DONE],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    "fields,answers", [FLOWS[0], *[pytest.param(*each, marks=pytest.mark.slow) for each in FLOWS[1:]]]
+)
+def test_a_workflow_has_no_faults(fields: dict[str, Any], answers: list[Any]) -> None:
+    check_agent(WorkflowAgent(Workflow(name="flow", **fields), [look, pay]), answers=answers, cases=100)
+
+
+@pytest.mark.slow
+def test_a_goal_agent_has_no_faults() -> None:
+    verdicts = [json.dumps({"met": met, "reason": ""}) for met in (True, False)]
+    check_agent(GoalAgent("writer", "It is done.", tools=(look, pay), rounds=3), answers=verdicts, cases=100)
+
+
 @pytest.mark.parametrize(
     ("agent", "tools"),
     [
@@ -67,6 +150,7 @@ WORKER = WorkerAgent(
         (Composed(), None),
         (Discreet(), None),
         pytest.param(Delegating(), None, marks=pytest.mark.slow),
+        pytest.param(Guarded(), None, marks=pytest.mark.slow),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, AgentConfig) else "",
 )

@@ -92,7 +92,7 @@ def test_an_unreadable_folder_is_refused(cli: Cli, corpus: Path, monkeypatch: py
     monkeypatch.setattr(os, "scandir", refuse)
     done = cli("research", "q", "--corpus", str(corpus))
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{corpus} (Permission denied)" in done.stderr
+    assert f"{corpus.name} (Permission denied)" in done.stderr
 
 
 def test_the_version(cli: Cli) -> None:

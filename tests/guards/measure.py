@@ -51,6 +51,7 @@ from concertino.messages import (
 )
 from concertino.providers import ModelEvent, Reply, TextChunk
 from concertino.runtime import Runtime
+from concertino.server import create_app
 from concertino.testing import ScriptedModel, call
 from concertino.usage import Tokens
 
@@ -288,6 +289,55 @@ async def _deltas(counter: Counter) -> Iterator[tuple[str, int]]:
     return iter(found)
 
 
+async def _served(counter: Counter) -> Iterator[tuple[str, int]]:
+    """Count what a delta costs from the model to the connection of a server, when each comes alone."""
+    pieces: asyncio.Queue[str] = asyncio.Queue()
+    sent: asyncio.Queue[bytes] = asyncio.Queue()
+
+    class Piecewise:
+        provider, name = "guard", "piecewise"
+
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            while text := await pieces.get():
+                yield TextChunk(text)
+            yield Reply(AssistantMessage((Text("done"),), "end", self.name), Tokens(prompt=1, completion=1))
+
+        async def close(self) -> None:
+            """Close nothing."""
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError("the client stays")
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            sent.put_nowait(message["body"])
+
+    async def deltas(count: int) -> None:
+        for number in range(count):
+            pieces.put_nowait(f"word {number} ")
+            while b"text_delta" not in await sent.get():
+                pass
+
+    async with Runtime([AgentConfig()], Resources(model=Piecewise())) as runtime:
+        run = await runtime.start(Chat("Go.", scope=Scope("acme", "ann")), "agent")
+        app = create_app(runtime, lambda _: Scope("acme", "ann"))
+        head = {
+            "path": f"/api/runs/{run.id}/events",
+            "query_string": b"",
+            "headers": [],
+            "type": "http",
+            "method": "GET",
+        }
+        request = asyncio.create_task(app({**head, "root_path": "", "http_version": "1.1"}, receive, send))
+        await deltas(STEPS)
+        found = await counter.count(lambda: deltas(STEPS))
+        pieces.put_nowait("")
+        await run.result()
+        await request
+    return iter([("server: package calls of a delta", -(-found["package_calls"] // STEPS))])
+
+
 async def _growth(counter: Counter) -> Iterator[tuple[str, int]]:
     """Return what must not grow: the work for a new message, and for a run in a deep tree."""
     agent = _agent(4)
@@ -417,7 +467,7 @@ def measure() -> dict[str, int]:
     """Return every count by name."""
     found: dict[str, int] = {}
     with counting() as counter:
-        for probe in (_in_memory, _on_disk, _deltas, _growth, _conversations):
+        for probe in (_in_memory, _on_disk, _deltas, _served, _growth, _conversations):
             found.update(asyncio.run(probe(counter)))
     for uncounted in (_feed_growth, _step_instructions, _memory):
         found.update(asyncio.run(uncounted()))

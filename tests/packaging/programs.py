@@ -76,12 +76,14 @@ SERVER = """
 import asyncio
 from concertino import AgentConfig, Resources, Runtime, Scope
 from concertino.server import create_app, serve
+from concertino.server.page import markdown_html, page_routes
 from concertino.server.protocols import ag_ui, ai_sdk, openai
 
 async def main():
     async with Runtime([AgentConfig()], Resources()) as runtime:
         assert [len(each.routes(runtime)) for each in (ai_sdk, ag_ui, openai)] == [4, 2, 6]
-        app = create_app(runtime, lambda request: Scope("acme", "ann"))
+        app = create_app(runtime, lambda request: Scope("acme", "ann"), routes={"": page_routes()})
+        assert "hl-k" in markdown_html("~~~python\\nreturn 1\\n~~~")
         started = asyncio.Event()
         task = asyncio.create_task(serve(app, port=0, started=lambda url: started.set()))
         await started.wait()
@@ -110,6 +112,25 @@ with tempfile.TemporaryDirectory() as folder:
     path = Path(folder) / "clerk.yaml"
     path.write_text("id: clerk\\nname: Clerk\\nsystem_prompt: You are a clerk.\\n")
     assert load_worker(path).name == "Clerk"
+"""
+
+IMAGES = """
+import zlib
+from base64 import b64encode
+from concertino.messages import Media, UserMessage
+from concertino.providers.anthropic.request import request_body
+from concertino.providers.base import ModelRequest
+
+def chunk(kind, content):
+    return len(content).to_bytes(4, "big") + kind + content + zlib.crc32(kind + content).to_bytes(4, "big")
+
+size = (5_000).to_bytes(4, "big") + (8).to_bytes(4, "big")
+rows = zlib.compress(bytes(8 * 5_001))
+content = b"\\x89PNG\\r\\n\\x1a\\n" + chunk(b"IHDR", size + bytes([8, 0, 0, 0, 0])) + chunk(b"IDAT", rows)
+picture = Media("image/png", data=b64encode(content + chunk(b"IEND", b"")).decode())
+request = ModelRequest(model="claude-opus-4-7", system="", messages=(UserMessage("look", (picture,)),))
+body = request_body(request, 4_096, lambda text: [])
+assert picture.data not in body.data.decode()
 """
 
 POSTGRES = """
@@ -180,6 +201,7 @@ PROGRAMS = {
     "server": SERVER,
     "otel": OTEL,
     "yaml": YAML,
+    "images": IMAGES,
     "mcp": MCP,
     "examples": EXAMPLES,
     "postgres": POSTGRES,
@@ -189,6 +211,8 @@ PROGRAMS = {
 
 def without(extra: str) -> str:
     """Return a program that checks the error of a missing extra."""
+    if extra == "images":  # images are sent as they are
+        return IMAGES.replace("not in", "in")
     if extra == "cli":
         return f"""
 import subprocess, sys

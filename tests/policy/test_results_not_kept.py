@@ -33,7 +33,7 @@ from concertino import (
 from concertino.agents import MainThreadAgent
 from concertino.events import ToolDone, ToolFailed, ToolStreamed
 from concertino.messages import AssistantMessage, Media, Text, ToolMessage, UserMessage
-from concertino.testing import ScriptedModel, call
+from concertino.testing import Answer, ScriptedModel, call
 from concertino.tools.builtin import Recall
 
 ANN = Scope("acme", "ann")
@@ -66,9 +66,17 @@ async def unlock(door: int) -> ToolResult:
     return result_of()
 
 
+ASKED_AGAIN = asyncio.Event()
+
+
+async def note_next_request() -> None:
+    ASKED_AGAIN.set()
+
+
 @tool(effect="idempotent")
 async def inspect() -> ToolResult:
-    """Inspect."""
+    """Inspect, and end once the model has been asked again."""
+    await ASKED_AGAIN.wait()
     return result_of()
 
 
@@ -134,7 +142,10 @@ class Plain(AgentConfig[None]):
 
 RUNS: dict[str, tuple[AgentConfig[Any], list[Any]]] = {
     "two effects": (Plain(), [[call("unlock", door=1), call("unlock", door=2)], "Done."]),
-    "background": (Plain(), [call("inspect"), "Meanwhile.", "Done."]),
+    "background": (
+        Plain(),
+        [call("inspect"), Answer(text="Meanwhile.", before=note_next_request), "Done."],
+    ),
     "of another tool": (Plain(), [call("ask_vault"), "Done."]),
     "of a hook": (Caller(), [call("look"), "Done."]),
     "moved": (Quoting(), [call("vault"), "Done."]),

@@ -99,7 +99,7 @@ async def test_a_folder_that_cannot_be_used(tmp_path: Path, caplog: pytest.LogCa
 
 
 def test_a_folder_needs_limits(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="above 0"):
+    with pytest.raises(ConfigurationError, match="most_bytes=0"):
         FileFolder(tmp_path, most_bytes=0)
 
 

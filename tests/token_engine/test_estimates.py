@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import random
 from typing import Any
 
 import pytest
-from benchmarks.context_counts import errors
+from benchmarks.context_counts import SHARED, errors
 from benchmarks.text_kinds import TEXTS
 
 from concertino.token_engine import EstimatingCounter, TiktokenCounter
@@ -40,5 +42,17 @@ def test_the_size_of_a_request_is_near_once_a_provider_has_counted() -> None:
             sent += exact(text) + 4
         found += errors(messages)
     found.sort()
+    assert found[int(0.95 * len(found))] <= 0.01
+    assert found[int(0.99 * len(found))] <= 0.02
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="the recorded conversations are not part of a clone")
+def test_the_size_of_a_recorded_request_is_near() -> None:
+    found = sorted(
+        error
+        for path in SHARED.glob("*.json.gz")
+        for error in errors(json.loads(gzip.decompress(path.read_bytes()))["messages"])
+    )
+    assert len(found) > 200
     assert found[int(0.95 * len(found))] <= 0.01
     assert found[int(0.99 * len(found))] <= 0.02

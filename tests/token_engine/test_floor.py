@@ -8,6 +8,8 @@ from concertino.messages import AssistantMessage, Message, ToolCall, ToolMessage
 from concertino.token_engine import EstimatingCounter, Retention, TokenEngine
 from concertino.usage import Tokens
 
+from .kit import COUNTER
+
 FIXED = {"system prompt": "Be brief.", "tools": ""}
 MODELS = ("openai:gpt-4.1-mini", "anthropic:claude-sonnet-4-5", "google:gemini-3-pro", "vendor:unknown")
 
@@ -47,6 +49,20 @@ def test_nothing_is_summarized_below_the_floor() -> None:
     jobs, _ = drive(engine, "openai:gpt-5", 60, "found it " * 60)
     assert engine.tokens < 30_000, "the window is not full"
     assert jobs == 1
+
+
+def test_a_floor_above_the_usual_start_holds() -> None:
+    engine = TokenEngine(COUNTER, 40_000, Retention(floor=33_000, price=1.0))
+    engine.append(UserMessage("go"))
+    for number in range(400):
+        if engine.plan(FIXED, 4_000, "openai:gpt-5").job is not None:
+            break
+        engine.fit()
+        engine.view()
+        engine.observe(Tokens(prompt=engine.tokens + 20))
+        for message in step(number, "found it " * 60):
+            engine.append(message)
+    assert 33_000 <= engine.tokens <= 34_500
 
 
 @pytest.mark.parametrize(("price", "jobs"), [(0.003, 0), (0.03, 1)])

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Limits, Resources, ToolOrchestrator, ToolRegistry, tool
+from concertino import (
+    AgentConfig,
+    Chat,
+    Limits,
+    MemoryStore,
+    Model,
+    Resources,
+    ToolOrchestrator,
+    ToolRegistry,
+    tool,
+)
 from concertino.errors import ConfigurationError
 from concertino.events import CacheMiss
+from concertino.ids import new_run_id
 from concertino.providers.anthropic import AnthropicModel
 from concertino.providers.openai import OpenAIModel
 
@@ -93,6 +106,67 @@ async def test_openais_item_is_sent_back() -> None:
     assert result.text == "Done."
     assert first.body["context_management"] == [{"type": "compaction", "compact_threshold": 50_000}]
     assert ITEM in second.body["input"]
+
+
+def claude_at(url: str) -> Model:
+    return AnthropicModel("claude-opus-4-6", api_key="k", base_url=url, compact_at=50_000)
+
+
+def gpt_at(url: str) -> Model:
+    return OpenAIModel("gpt-5", api_key="k", base_url=f"{url}/v1", api="responses", compact_at=50_000)
+
+
+CALL = {"type": "function_call", "id": "fc", "name": "look", "arguments": "{}", "status": "completed"}
+TEXT = {"type": "message", "id": "m", "role": "assistant", "status": "completed"}
+CLAUDE = [claude(compacted, last=last) for compacted, last in ((False, False), (True, False), (False, True))]
+GPT = [
+    gpt({**CALL, "call_id": "c1"}),
+    gpt(ITEM, {**CALL, "call_id": "c2"}),
+    gpt({**TEXT, "content": [{"type": "output_text", "text": "Done."}]}),
+]
+
+
+@pytest.mark.parametrize(("made", "answers", "block"), [(claude_at, CLAUDE, BLOCK), (gpt_at, GPT, ITEM)])
+async def test_a_run_that_crashed_behind_a_compaction_sends_the_same_request(
+    made: Callable[[str], Model], answers: Sequence[str], block: dict[str, Any]
+) -> None:
+    sent = []
+    for crash in (False, True):
+        store, run_id, calls = MemoryStore(), new_run_id(), 0
+
+        @tool(name="look", effect="read")
+        async def look_and_crash() -> str:
+            """Look something up."""
+            nonlocal calls
+            calls += 1
+            if calls == 2 and crash:  # noqa: B023 - it runs within the iteration
+                first.park()  # noqa: B023
+                await asyncio.Event().wait()
+            return "a line of what was found " * 400
+
+        async with serving() as server:
+            for answer in answers:
+                server.play(answer)
+            model, registry = made(server.url), ToolRegistry([look_and_crash])
+            first = ToolOrchestrator(
+                Chat("go", model=model), AgentConfig(), registry, run_id=run_id, resources=Resources(store=store)
+            )
+            if not crash:
+                result = await first.run()
+            else:
+                with pytest.raises(asyncio.CancelledError):
+                    await asyncio.create_task(first.run())
+                again = ToolOrchestrator(
+                    Chat(model=model), AgentConfig(), registry, run_id=run_id, resume=True,
+                    resources=Resources(store=store),
+                )  # fmt: skip
+                result = await again.run()
+            await model.close()
+        assert (result.text, calls, len(server.asked)) == ("Done.", 2 + crash, 3)
+        sent.append(server.asked[2].body)
+    plain = [{key: value for key, value in body.items() if "cache_key" not in key} for body in sent]
+    assert plain[0] == plain[1]
+    assert str(block) in str(sent[1])
 
 
 @pytest.mark.parametrize("tokens", [0, -1, True, "many"])

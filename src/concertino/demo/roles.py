@@ -12,13 +12,14 @@ from .passages import WEAK, Passage, chosen, quoted
 from .questions import parts, queries
 from .transcript import PlannedCall, Transcript, make_call, read_transcript
 
-RESEARCHER, REPORT = "researcher", "report_generation"
+RESEARCHER, REPORT, REMEMBER = "researcher", "report_generation", "store_memory"
 _READ_SECTIONS = 3
 _NO_MODEL = "*No language model was involved: these are the passages that match best, quoted word for word.*"
 _WEAK = "*The match is weak. These are the closest passages; no model has judged whether they answer the question.*"
 _NOTHING = "*No passage contains a word of this question: {question}*"
 _ASK = "Ask a question, and I quote the passages of the sources that match it best. No language model is involved."
 _NO_SOURCES = "I can only quote from sources, and this chat has no search tool. No language model is involved."
+_TO_REMEMBER = re.compile(r"(?:please,? )?remember:? (?:that )?(?P<fact>.*\w.*)", re.IGNORECASE | re.DOTALL)
 _Turn = tuple[str, Sequence[PlannedCall]]  # text and tool calls
 
 
@@ -41,6 +42,8 @@ def free_turn(transcript: Transcript, tools: Sequence[ToolSpec]) -> _Turn:
     known = {spec.name: spec for spec in tools}
     if RESEARCHER in known:
         return _supervise(transcript, known)
+    if REMEMBER in known and (asked := _TO_REMEMBER.fullmatch(transcript.question)):
+        return _remember(transcript, known[REMEMBER], asked["fact"])
     search, read = (
         next((known[name] for name in known if name in names), None) for names in (SEARCH_TOOLS, READ_TOOLS)
     )
@@ -58,6 +61,14 @@ def _supervise(transcript: Transcript, known: dict[str, ToolSpec]) -> _Turn:
     if REPORT in known and not transcript.named({REPORT}):
         return "", [_any_call(REPORT, transcript, list(known.values()))]
     return _answer(transcript), ()
+
+
+def _remember(transcript: Transcript, tool: ToolSpec, fact: str) -> _Turn:
+    """Store what the user states as a fact, then say how that ended."""
+    made = transcript.named({REMEMBER})
+    if not made:
+        return "", [PlannedCall(tool.name, {"text": fact})]
+    return f"I {'did not store' if made[-1].is_error else 'will remember'} this: {made[-1].text}", ()
 
 
 def _research(transcript: Transcript, search: ToolSpec, read: ToolSpec | None) -> _Turn:

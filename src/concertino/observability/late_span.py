@@ -21,7 +21,7 @@ from opentelemetry.trace import (
 from .metrics import Attributes
 from .span_thread import SpanThread
 
-_bits = random.Random().getrandbits  # noqa: S311 - an id is no secret
+_bits = random.Random().getrandbits  # noqa: S311 - ids are not secret
 
 
 class LateSpan(NonRecordingSpan):

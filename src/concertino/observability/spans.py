@@ -83,10 +83,10 @@ class SpanEnds:
             self.end_chat(run, run.chat, None, ended, failed)
         for tool in run.tools.values():
             self.end_tool(run, tool, None, ended, "" if result.status == "suspended" else "cancelled")
-        own = [record for record in result.usage if record.run_id == result.run_id]
-        for record in own:
+        for record in result.usage:
             # A resumed run also has the records of earlier processes, which have counted theirs.
-            if record.id not in run.seen and (record.id in run.failed or not run.started.resumed):
+            counted = record.run_id != result.run_id or record.id in run.seen
+            if not counted and (record.id in run.failed or not run.started.resumed):
                 self._metrics.usage(record, labels_of(record))
         self._metrics.agent((ended - run.began) / 1e9, run.labels | _error(failed))
         if (span := real(run.span)).is_recording():
@@ -95,11 +95,7 @@ class SpanEnds:
                 names.RESUMED: run.started.resumed,
                 names.STATUS: result.status,
                 names.STEPS: result.steps,
-                names.INPUT_TOKENS: sum(record.tokens.prompt for record in own),
-                names.OUTPUT_TOKENS: sum(record.tokens.completion for record in own),
-                names.CACHE_READ_TOKENS: sum(record.tokens.cached for record in own),
-                names.CACHE_WRITE_TOKENS: sum(record.tokens.cache_write for record in own),
-            }
+            }  # the model calls below have the tokens: displays that add them up would count them twice
             costs = [record.cost for record in result.usage if record.cost is not None]
             if len(costs) == len(result.usage):
                 found[names.COST] = float(sum(costs))

@@ -20,9 +20,9 @@ from ..records import record
 from ..scope import Scope
 from ..storage.base import Store
 from ..token_engine.counting.base import EstimatingCounter, TokenCounter
-from ..token_engine.fold import FoldedConversation
 from ..token_engine.pricing import preload, price
 from ..token_engine.retention import Retention
+from ..token_engine.token_engine import FoldedConversation
 from ..usage import Receipt, Tokens
 from .lifecycle.repair import CheckedHistory
 from .model_call.retry import Retry

@@ -18,6 +18,7 @@ from ..storage.types import EventPage
 from .conversation_watch import ConversationWatch
 from .counts import RuntimeCounts
 from .event_pieces import unpack, without_replaced
+from .event_window import EventWindow
 from .event_writer import EventWriter
 
 POLL = 0.025
@@ -42,6 +43,7 @@ class EventLog:
         """Wakes the readers of conversations."""
         self._writers: dict[str, EventWriter] = {}
         self.counts = RuntimeCounts(self._writers)
+        self._window = EventWindow()
         self._finishing: set[asyncio.Task[None]] = set()
         self._waiting: dict[str, list[tuple[_Position, asyncio.Future[None]]]] = {}
         self._polling: asyncio.Task[None] | None = None
@@ -55,7 +57,7 @@ class EventLog:
     def writer(self, root_id: str) -> EventWriter:
         """Return the writer of a tree that starts or is resumed in this process."""
         self.open()
-        writer = self._writers[root_id] = EventWriter(self._store, root_id, self.counts)
+        writer = self._writers[root_id] = EventWriter(self._store, root_id, self.counts, self._window)
         self.wake(root_id)
         return writer
 

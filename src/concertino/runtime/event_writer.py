@@ -20,11 +20,10 @@ from ..storage.base import Store
 from ..storage.types import Claim, EventBatch, EventRow, StoredEvents
 from .counts import RuntimeCounts
 from .event_pieces import PIECES, Packer, completes, source_of
+from .event_window import EventWindow
 
 log = logging.getLogger("concertino")
 
-WINDOW = 0.025
-"""Seconds for which events are collected before they are stored together."""
 LINGER = 2.0
 """Seconds after which the pieces of a complete answer are removed, so that readers who follow it get the last ones."""
 TAIL = 512
@@ -72,9 +71,9 @@ class EventWriter:
     If the store fails, the batches are tried again in their order; after a few failures the log of this process ends.
     """
 
-    def __init__(self, store: Store, root_id: str, counts: RuntimeCounts) -> None:
+    def __init__(self, store: Store, root_id: str, counts: RuntimeCounts, window: EventWindow) -> None:
         self.root_id = root_id
-        self._counts = counts
+        self._counts, self._window = counts, window
         self.last = 0
         """The number of the last event."""
         self.stored = 0
@@ -93,7 +92,8 @@ class EventWriter:
         self._tree: Tree | None = None
         self._claim: Claim | None = None
         self._pending: list[RunEvent] = []
-        self._timer: asyncio.TimerHandle | None = None
+        self._waits = False
+        """Whether the end of the window stores what is pending."""
         self._tail: deque[tuple[int, RunEvent]] = deque(maxlen=TAIL)
         self._sources: dict[tuple[str, str], _Source] = {}
         self._completed: deque[tuple[float, int]] = deque()
@@ -114,8 +114,9 @@ class EventWriter:
         self._pending.append(event)
         if type(event) is RunEnded and event.run_id == self.root_id:
             self.ended = True
-        if self._timer is None:
-            self._timer = self._loop.call_later(WINDOW, self._on_timer)
+        if not self._waits:
+            self._waits = True
+            self._window.add(self._on_time)
         return len(self._pending) + self.last - self.stored > _HIGH_WATER and not self._refused
 
     async def drained(self) -> None:
@@ -152,8 +153,6 @@ class EventWriter:
         while (self._flying or self._failures or self._pending) and self._claim is not None and not self._refused:
             await self.changed()
             self.flush()
-        if self._timer is not None:
-            self._timer.cancel()
         self.done = True
         self._wake()
 
@@ -180,8 +179,8 @@ class EventWriter:
 
     # -- batches -------------------------------------------------------------------------------------------------
 
-    def _on_timer(self) -> None:
-        self._timer = None
+    def _on_time(self) -> None:
+        self._waits = False
         self.flush()
 
     def _batch(self, claim: Claim, events: Sequence[RunEvent]) -> _Batch:

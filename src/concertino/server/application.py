@@ -123,7 +123,7 @@ def _below(prefix: str, route: BaseRoute) -> BaseRoute:
         found: Response = await route.endpoint(request)
         return found
 
-    return Route(prefix + route.path.rstrip("/"), answer, methods=list(route.methods or ()))
+    return Route(prefix + route.path.rstrip("/") or "/", answer, methods=list(route.methods or ()))
 
 
 def _document(endpoints: Sequence[ApiEndpoint]) -> Callable[[Request], Awaitable[Response]]:

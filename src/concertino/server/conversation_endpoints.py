@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from ..events import event_json
 from ..messages import Media
 from ..orchestrator.chat import Chat
 from ..runtime import Conversation, ConversationTurn
@@ -19,7 +18,7 @@ from ..runtime.conversation_stream import Followed
 from ..storage import StoredConversation
 from ..storage.codec import encode_message
 from .endpoint import ApiCall, Endpoints
-from .event_source import EVENT_STREAM, EventSource, event_frames, frame, is_shown, until_failure
+from .event_source import EVENT_STREAM, EventSource, event_frames, is_shown, until_failure
 from .forms import (
     ConversationForm,
     EditedMessage,
@@ -40,6 +39,7 @@ from .forms import (
     TitleChange,
     TurnForm,
 )
+from .frames import EventFrames, frame
 
 Listed = TypeVar("Listed", ConversationForm, TurnForm)
 
@@ -250,12 +250,13 @@ def event_source(call: ApiCall, frames: AsyncGenerator[bytes, None]) -> EventSou
 
 async def conversation_frames(followed: AsyncGenerator[Followed, None]) -> AsyncGenerator[bytes, None]:
     """Yield the frames of a conversation: states are events of the type `conversation`, which have no position."""
+    encode = EventFrames().frame
     async with aclosing(until_failure(followed)) as items:
         async for position, item in items:
             if isinstance(item, StoredConversation):
                 yield frame(ConversationForm.model_validate(item).model_dump_json(), event="conversation")
             elif is_shown(item):
-                yield frame(event_json(item), id=position)
+                yield encode(position, item)
 
 
 async def _open(call: ApiCall, conversation: str) -> Conversation:

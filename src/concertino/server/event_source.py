@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import math
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, nullcontext
-from typing import Any, TypeVar
+from contextlib import aclosing, nullcontext, suppress
+from typing import TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,7 +15,8 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from ..errors import ConcertinoError
-from ..events import RunEvent, event_json
+from ..events import RunEvent
+from .frames import EventFrames
 from .server_state import ServerState, state_of
 
 T = TypeVar("T")
@@ -27,28 +27,19 @@ KEEP_ALIVE = 15.0
 """Seconds without an event after which a comment is sent, so that no proxy takes the stream for dead."""
 FLUSH = 1.0
 """Seconds that a client has for the last frames when the server closes."""
+_BURST = 4
+"""Frames after which others may work: the loss of the connection, too, is noticed only then."""
 EVENT_STREAM = ("text/event-stream",)
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-
-
-def frame(data: Any, *, id: int | str = "", event: str = "") -> bytes:
-    """Return one server-sent event: text as it is, or any other value as JSON.
-
-    Lines end with LF, the only end that AG-UI's client accepts.
-    """
-    text = data if isinstance(data, str) else _JSON.encode(data)
-    named = f"event: {event}\n" if event else ""
-    numbered = f"id: {id}\n" if id != "" else ""
-    return f"{numbered}{named}data: {text}\n\n".encode(errors="replace")
 
 
 async def event_frames(events: AsyncGenerator[tuple[int, RunEvent], None]) -> AsyncGenerator[bytes, None]:
     """Yield the frames of numbered events, without texts for developers."""
+    encode = EventFrames().frame
     async with aclosing(until_failure(events)) as numbered:
         async for number, event in numbered:
             if is_shown(event):
-                yield frame(event_json(event), id=number)
+                yield encode(number, event)
 
 
 async def until_failure(items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
@@ -100,7 +91,9 @@ class EventSource(Response):
             with self._counted:
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
                 if scope["method"] == "HEAD" or await self._until_first(receive, send):
-                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+                    with suppress(TimeoutError):  # a client that does not read: its connection is cut
+                        async with asyncio.timeout(FLUSH):
+                            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _until_first(self, receive: Receive, send: Send) -> bool:
         """Send frames until one of the three ends. Return whether the client is still there."""
@@ -130,6 +123,8 @@ class EventSource(Response):
         async for each in self._frames:
             await send({"type": "http.response.body", "body": each, "more_body": True})
             self._sent += 1
+            if not self._sent % _BURST:
+                await asyncio.sleep(0)
 
 
 async def _left(receive: Receive) -> None:

@@ -64,7 +64,7 @@ async def read_tree(call: ApiCall, run: str) -> ListForm[RunForm]:
 @runs("GET", f"{_ONE}/timeline")
 async def timeline(call: ApiCall, run: str) -> TimelineForm:
     """Read the steps of a run, with their attempts and calls."""
-    return TimelineForm.model_validate(await _timeline(call, run))
+    return TimelineForm.model_validate(await timeline_of(call, run))
 
 
 @runs("GET", f"{_ONE}/usage")
@@ -78,7 +78,7 @@ async def run_usage(call: ApiCall, run: str) -> ListForm[UsageForm]:
 @runs("GET", f"{_ONE}/receipt")
 async def receipt(call: ApiCall, run: str) -> ReceiptForm:
     """Read what a stop has found in progress."""
-    found = (await _timeline(call, run)).receipt
+    found = (await timeline_of(call, run)).receipt
     if found is None:
         raise RunStateError(f"run {run} was not stopped: it has no receipt")
     return ReceiptForm.model_validate(found)
@@ -139,7 +139,8 @@ def run_form(stored: StoredRun) -> RunForm:
     return RunForm.model_validate({name: getattr(stored.start, name) for name in names} | fields)
 
 
-async def _timeline(call: ApiCall, run: str) -> Timeline:
+async def timeline_of(call: ApiCall, run: str) -> Timeline:
+    """Return the timeline of a run. Raises `UnknownRunError`."""
     store = call.runtime.store
     journal = await store.load(call.scope, run)
     if journal is None:

@@ -5,11 +5,10 @@ from .counting.base import EstimatingCounter, TokenCounter
 from .counting.calibration import TokenStatistics
 from .counting.tiktoken import TiktokenCounter
 from .edits import Edit, Reduce, Strip, Summarize
-from .fold import FoldedConversation
 from .planner import Plan, SummaryJob
 from .pricing import preload, price
 from .retention import Retention, SummaryStyle
-from .token_engine import TokenEngine
+from .token_engine import FoldedConversation, TokenEngine
 
 __all__ = [
     "Edit",

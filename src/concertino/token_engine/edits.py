@@ -17,15 +17,8 @@ from ..records import record
 from .counting.sizes import message_text
 
 
-class _Encoded:
-    """Cache of an edit's JSON form: every run of a conversation encodes all its edits."""
-
-    __slots__ = ("_form",)
-    _form: list[Any]
-
-
 @record
-class Reduce(_Encoded):
+class Reduce:
     """Show digests instead of tool results."""
 
     indexes: tuple[int, ...]
@@ -36,7 +29,7 @@ class Reduce(_Encoded):
 
 
 @record
-class Summarize(_Encoded):
+class Summarize:
     """Show one text instead of the messages from *first* to before *end*, earlier summaries included."""
 
     first: int
@@ -55,7 +48,7 @@ class Summarize(_Encoded):
 
 
 @record
-class Strip(_Encoded):
+class Strip:
     """Omit the reasoning of all messages before *end*: it is bound to a prefix that has changed."""
 
     end: int
@@ -65,16 +58,7 @@ Edit = Reduce | Summarize | Strip
 
 
 def encode_edit(edit: Edit) -> list[Any]:
-    """Return *edit* as JSON, which must not be changed; `decode_edit` is the inverse."""
-    try:
-        return edit._form
-    except AttributeError:
-        form = _form_of(edit)
-        object.__setattr__(edit, "_form", form)
-        return form
-
-
-def _form_of(edit: Edit) -> list[Any]:
+    """Return *edit* as JSON; `decode_edit` is the inverse."""
     match edit:
         case Reduce(indexes, digests, check):
             return ["reduce", list(indexes), list(digests), check]

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache, lru_cache, partial
+from itertools import product
 from typing import Any
 
 from ..ids import in_family
@@ -61,11 +62,10 @@ _SEARCHES = {"web_search": "web_searches_kcount", "file_search": "storage_search
 _BY_TOKENS = frozenset({"web_fetch", "code_execution"})
 """Tools at the provider that cost their tokens only: Anthropic's and Google's. All others that are no searches, such as
 OpenAI's `code_interpreter`, which is billed by session, have a price that the list does not know."""
-_DEARER = tuple(f"{direction}_{kind}" for direction in ("input", "output") for kind in ("audio", "image", "video"))
 
 
 class _Listed:
-    """A model of the list with its rates. Asking the list takes longer than a step, so each rate is asked for once."""
+    """A model of the list. Asking the list takes longer than a step, so its prices are asked for once."""
 
     def __init__(self, model: Any, *, own: bool) -> None:
         self._model = model
@@ -114,83 +114,62 @@ class _Prices:
         self._prices = prices
         found = {tier.start for value in vars(prices).values() for tier in getattr(value, "tiers", ())}
         self._starts = sorted(found)
-        self._rates: dict[int, _Rates | None] = {}
-        """By the number of the size that selects them."""
+        self._rates: dict[int, list[Decimal]] = {}  # by the number of the size that selects them
 
     def cost(self, tokens: Tokens) -> Decimal | None:
         """Return the cost of *tokens*; None if the model is not paid by token, or the counts contradict each other."""
         read, written, hour = tokens.cached, tokens.cache_write, tokens.cache_write_1h
         plain = tokens.prompt - read - written
-        if min(plain, read, written - hour, hour, tokens.completion) < 0:
+        if min(plain, read, written - hour, hour, tokens.completion) < 0 or self._prices.input_mtok is None:
+            return None
+        if tokens.completion and self._prices.output_mtok is None:
             return None
         size = bisect_left(self._starts, tokens.prompt)
         if size not in self._rates:
-            self._rates[size] = _rates(self._prices, self._starts[size - 1] + 1 if size else 1)
+            self._rates[size] = self._rates_of(tokens.prompt)
         rates = self._rates[size]
-        if rates is None or (tokens.completion and self._prices.output_mtok is None):
-            return None
         cost = plain * rates[0] + read * rates[1] + (written - hour) * rates[2] + hour * rates[3]
         return cost + tokens.completion * rates[4] + rates[5]
 
+    def _rates_of(self, prompt: int) -> list[Decimal]:
+        """Return the dollars per token of input, cache read, cache write, for an hour, and output; then per request."""
+        usual = self._at("input_mtok", prompt)
+        write = self._at("cache_write_mtok", prompt, usual)
+        found = [
+            usual,
+            self._at("cache_read_mtok", prompt, usual),
+            write,
+            self._at("cache_write_1h_mtok", prompt, write),
+        ]
+        found.append(self._at("output_mtok", prompt))
+        return [*[each / 1_000_000 for each in found], self._at("requests_kcount", prompt) / 1_000]
+
+    def _at(self, name: str, prompt: int, otherwise: Decimal = Decimal(0)) -> Decimal:
+        """Return the price *name* for a request of *prompt* tokens; *otherwise* if the list has none."""
+        listed = getattr(self._prices, name)
+        found: Decimal = otherwise if listed is None else getattr(listed, "base", listed)
+        for tier in getattr(listed, "tiers", ()):
+            found = tier.price if prompt > tier.start else found
+        return found
+
     def search(self, tool: str) -> Decimal | None:
         """Return the price of one call of a search tool; else None. A price per request covers it."""
-        each = getattr(self._prices, _SEARCHES[tool])
-        if each is None and self._prices.requests_kcount is not None:
-            return Decimal(0)
-        return None if each is None else self._at(each, 0) / 1_000
+        if getattr(self._prices, _SEARCHES[tool]) is None:
+            return None if self._prices.requests_kcount is None else Decimal(0)
+        return self._at(_SEARCHES[tool], 0) / 1_000
 
     def surcharge(self, tokens: Tokens, modalities: Mapping[str, int]) -> Decimal:
         """Return what tokens of other modalities cost in addition to the price of text."""
         total = Decimal(0)
-        for name in _DEARER:
-            count, listed = modalities.get(name, 0), getattr(self._prices, f"{name}_mtok")
-            if count <= 0 or listed is None:
-                continue
-            direction, _, kind = name.partition("_")
-            whole = tokens.prompt if direction == "input" else tokens.completion
-            usual = self._prices.input_mtok if direction == "input" else self._prices.output_mtok
-            if direction == "input":
-                count -= modalities.get(f"cached_{kind}", 0)
-            more = self._at(listed, tokens.prompt) - self._at(usual, tokens.prompt)
-            total += more * max(0, min(count, whole)) / 1_000_000
+        for direction, kind in product(("input", "output"), ("audio", "image", "video")):
+            count, name = modalities.get(f"{direction}_{kind}", 0), f"{direction}_{kind}_mtok"
+            if count > 0 and getattr(self._prices, name) is not None:
+                if direction == "input":
+                    count -= modalities.get(f"cached_{kind}", 0)
+                most = tokens.prompt if direction == "input" else tokens.completion
+                more = self._at(name, tokens.prompt) - self._at(f"{direction}_mtok", tokens.prompt)
+                total += more * max(0, min(count, most)) / 1_000_000
         return total
-
-    @staticmethod
-    def _at(price: Any, prompt: int) -> Decimal:
-        """Return a price for a request of *prompt* tokens."""
-        found: Decimal = getattr(price, "base", price)
-        for tier in getattr(price, "tiers", ()):
-            found = tier.price if prompt > tier.start else found
-        return found
-
-
-_Rates = tuple[Decimal, Decimal, Decimal, Decimal, Decimal, Decimal]
-"""US dollars per token: input, cache read, cache write, cache write for an hour, output; then per request."""
-
-
-def _rates(prices: Any, prompt: int) -> _Rates | None:
-    """Return the rates in *prices* for requests of *prompt* tokens; None if input has no price."""
-    from genai_prices import Usage  # noqa: PLC0415 - takes a quarter of a second to import
-
-    if prices.input_mtok is None:
-        return None
-
-    def dollars(**counts: int) -> Decimal:
-        total: Decimal = prices.calc_price(Usage(**counts))["total_price"]
-        return total
-
-    def each(**counts: int) -> Decimal:
-        return (dollars(input_tokens=prompt, **counts) - request) / prompt
-
-    request = dollars(input_tokens=0)
-    return (
-        each(),
-        each(cache_read_tokens=prompt),
-        each(cache_write_tokens=prompt),
-        each(cache_write_tokens=prompt, cache_write_1h_tokens=prompt),
-        dollars(input_tokens=prompt, output_tokens=1) - dollars(input_tokens=prompt),
-        request,
-    )
 
 
 @lru_cache(maxsize=1_024)

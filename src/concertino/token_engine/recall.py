@@ -163,10 +163,10 @@ def _passages(text: str) -> Iterator[str]:
         yield text[start : start + _PASSAGE]
 
 
-def transcript(message: Message) -> Recalled:
-    """Return the whole text of *message*, with its role."""
+def transcript(message: Message, *, whole: bool = True) -> Recalled:
+    """Return the text of *message* with its role; a result as it is sent unless *whole*."""
     if isinstance(message, ToolMessage):
-        return Recalled(f"result of {message.name}:\n{whole_of(message)}", message.stored)
+        return Recalled(f"result of {message.name}:\n{whole_of(message) if whole else message.content}", message.stored)
     if isinstance(message, AssistantMessage):
         calls = "".join(f"\n{call.name}({call.arguments})" for call in message.tool_calls)
         return Recalled(f"assistant:\n{message.text}{calls}", message.stored)

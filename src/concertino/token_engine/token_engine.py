@@ -16,15 +16,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from ..context_state import ContextReport, ContextState
-from ..messages import Message, Messages
+from ..messages import Message, Messages, begins_with
+from ..records import record
 from ..usage import Tokens
 from .caching.monitor import CacheMonitor, Miss
-from .caching.prefix import CachedPrefix
 from .counting.base import TokenCounter
 from .counting.calibration import TokenStatistics
 from .counting.sizes import max_tokens, measure_with, tokens_of
 from .edits import Edit, Summarize, decode_edits, encode_edit, shift_edits
-from .fold import FoldedConversation
 from .planner import FULL, Plan, Planner, SummaryJob
 from .recall import Recalled, found_in, recalled, transcript
 from .retention import Retention
@@ -50,10 +49,9 @@ class TokenEngine:
     """
 
     __slots__ = (  # a dictionary of so many attributes takes 1.5 kB in each run
-        "_carried", "_clock", "_expired", "_free", "_fresh", "_given", "_model", "_monitor", "_moved", "_noted", "_now",
-        "_pending", "_planned", "_planner", "_prefix", "_sent", "_single_use", "_slack", "_view", "_window",
-        "append", "bill", "breakpoints", "counter", "edited", "example_count", "limit", "report", "retention",
-        "tokens_before", "tokens_of",
+        "_carried", "_clock", "_expired", "_fresh", "_given", "_model", "_monitor", "_noted", "_pending", "_planned",
+        "_planner", "_single_use", "_slack", "_view", "_window", "append", "bill", "breakpoints", "counter", "edited",
+        "example_count", "limit", "report", "retention", "tokens_before", "tokens_of",
     )  # fmt: skip
 
     def __init__(
@@ -86,7 +84,6 @@ class TokenEngine:
         self.report: ContextReport = self._monitor.report
         """Tokens of the requests so far."""
         self._expired = True
-        self._now = 0.0
         self._restart(View(measure_with(counter, model)))
 
     def _restart(self, view: View, source: Planner | None = None) -> None:
@@ -95,20 +92,16 @@ class TokenEngine:
         self.append: Callable[[Message], None] = view.record.append
         """Appends a message to the record in constant time."""
         self._planner = None if source is None else Planner(view, self.counter, self.retention, source)
-        self._prefix: CachedPrefix | None = None
-        self._free = True  # bound reasoning permits an edit
         self._fresh: list[Edit] = []  # since the last request
         self.edited = bool(view.edits)
         """True if something of the conversation has left the view."""
         self._given: Sequence[Message] = ()  # the messages that `start` has loaded, if they cannot change
         self._carried: list[Edit] = []  # the log of the last `state`, for the next run
-        self._sent = 0  # messages of the record at the last request
         self._noted = 0  # messages of the record that `_pending` and `_slack` reflect
         self._pending = 0  # upper bound of the tokens that are not counted yet
         self._single_use = False  # the uncounted record has single-use results
         self._slack = -1  # bytes that may be added before the next full plan
         self._planned = False  # the last plan was a full one
-        self._moved = False  # the prefix that reasoning may be bound to has changed
 
     # -- the record ----------------------------------------------------------------------------------------------
 
@@ -187,20 +180,16 @@ class TokenEngine:
         """
         self.example_count = example_count
         counted = state is not None and (state.counted or bool(state.edits or state.prepared))
-        continued = (
-            folded is not None
-            and folded.planner is not None
-            and folded.is_continued_by(messages, state, self.counter, self.retention, example_count)
-        )
-        if continued and folded is not None:
-            self._restart(folded.view.copy(), folded.planner)
-            self._noted = folded.view.counted
+        if folded is not None and self._continues(folded, messages, state):
+            last, counted = folded.engine._view, False
+            self._restart(last.copy(), folded.engine._planner)
+            self._noted = last.counted
         view = self._view
         view.record.extend(messages[len(view.record) :])
         self._given = messages if isinstance(messages, Messages) else ()
         if state is None:
             return True
-        if counted and not continued:
+        if counted:
             self._planner = Planner(view, self.counter, self.retention)
             complete = self._planner.resume(state, example_count)
             self.edited = bool(view.edits)
@@ -211,9 +200,25 @@ class TokenEngine:
             self._planner.restore_prepared(decode_edits(state.prepared, example_count))
         self.bill, self._monitor.sent_at = state.bill, state.sent_at
         self._window.select(state.model)
-        self._sent = len(view.record)
-        self._moved = bool(state.edits) and self._window.binding != "prefix"
         return True
+
+    def _continues(self, folded: FoldedConversation, messages: Sequence[Message], state: ContextState | None) -> bool:
+        """Return True if *messages* extend the record of *folded*, by identity, with the same state and settings.
+
+        An edit of examples ends with its run, since no state contains it: such a view is not continued.
+        """
+        last, view = folded.engine, folded.engine._view
+        record, first = view.record, len(last._given)
+        return (
+            last._planner is not None
+            and last.counter is self.counter
+            and last.retention == self.retention
+            and last.example_count == self.example_count
+            and (state is folded.state or state == folded.state)
+            and begins_with(messages, last._given)
+            and begins_with(messages[first:], record[first:])
+            and all(view.at(index) is record[index] for index in range(self.example_count))
+        )
 
     def state(self, skipped: Sequence[int] = ()) -> ContextState:
         """Return the state for the next run of the conversation, which lacks the messages at the indexes *skipped*."""
@@ -238,8 +243,7 @@ class TokenEngine:
         """
         # The carried edits have fingerprints, so that no later run computes them again.
         self._view.edits = shift_edits(self._carried, self.example_count)
-        settings = (self.counter, self.retention, self.example_count)
-        return FoldedConversation(state, *settings, self._given, self._view, self._planner)
+        return FoldedConversation(state, self)
 
     def restore(self, edits: Iterable[Edit], bill: float = 0.0) -> None:
         """Apply the journaled *edits* of this run, after all messages that they concern were appended."""
@@ -247,7 +251,6 @@ class TokenEngine:
         planner.restore(edits)
         self.edited = bool(self._view.edits)
         self.bill = bill
-        self._sent = len(self._view.record)
         self._monitor.sent_at = self._clock()  # if the cache has expired, an edit merely comes a little later
 
     def restore_prepared(self, edits: Sequence[Edit]) -> None:
@@ -265,10 +268,8 @@ class TokenEngine:
         unchanged. *reserve*: tokens for the answer. *recallable*: the model can call `recall` after an edit.
         *summaries*: the model can summarize.
         """
-        window = self._window
-        self._now = now = self._clock()
-        sent_at = self._monitor.sent_at
-        self._expired = sent_at is None or now - sent_at > window.rule.seconds
+        window, sent_at = self._window, self._monitor.sent_at
+        self._expired = sent_at is None or self._clock() - sent_at > window.rule.seconds
         if self._slack >= 0 or self._planner is None:
             self._note_appended()
         if (
@@ -280,35 +281,28 @@ class TokenEngine:
         ):
             self._planned = False
             return _NO_EDITS
-        self._free = self._expired or model != window.model
-        if window.fixed_texts and fixed != window.fixed_texts:
-            self._moved = True
-            if self._prefix is not None and self._prefix.edited:  # `recall` joins the tools with the first edit
-                self._prefix.same = -window.fixed
+        changed = window.model not in ("", model) or bool(window.fixed_texts and fixed != window.fixed_texts)
         window.prepare(model, fixed, self.limit, reserve)
-        if self._planner is None and not (self._moved or self._single_use) and self._pending <= window.floor:
-            self._slack, self._planned = window.floor, False  # a token is at least a byte: no edit can be due
+        strip = changed and window.binding == "prefix"  # reasoning is bound to what has changed
+        self._planned = self._planner is not None or strip or self._single_use or self._pending > window.floor
+        if not self._planned:
+            self._slack = window.floor  # a token is at least a byte: no edit can be due
             return _NO_EDITS
-        self._planned = True
-        return self._plan(self._settle(), recallable=recallable, summaries=summaries)
+        return self._plan(self._settle(), strip=strip, recallable=recallable, summaries=summaries)
 
-    def _plan(self, planner: Planner, *, recallable: bool, summaries: bool) -> Plan:
+    def _plan(self, planner: Planner, *, strip: bool, recallable: bool, summaries: bool) -> Plan:
         window, view = self._window, planner.view
         if not self._fresh:
             self.tokens_before = view.tokens
-        if self._moved and window.binding == "prefix":
-            self._moved = False
-            self._note(planner.strip())
         planner.recallable = recallable
-        self._free = self._free or planner.user_since(self._sent)
-        if not window.rule.breakpoints and not self._shared_prefix().edited:
-            self._shared_prefix().same = view.before(view.position(self._sent))
+        if strip:
+            self._note(planner.strip())
         if planner.single_use:
-            self._note(planner.reduce_single_use(window, free=self._free))
-        self._note(planner.splice(window, free=self._free))
+            self._note(planner.reduce_single_use(window))
+        self._note(planner.splice(window))
         busy = planner.job
         if summaries:
-            planner.job = busy or planner.due(window, self.bill, free=self._free)
+            planner.job = busy or planner.due(window, self.bill)
         job, full = planner.job, view.tokens > FULL * window.budget
         waiting = job is not None or planner.prepared is not None or bool(planner.single_use)
         self._slack = -1 if waiting or full else planner.slack(window)
@@ -329,7 +323,7 @@ class TokenEngine:
         planner, view, window = self._planner, self._view, self._window
         if not self._planned or planner is None:
             return []
-        self._note(planner.splice(window, free=self._free))
+        self._note(planner.splice(window))
         if view.tokens > window.budget:
             self._note(planner.omit(window))
         if view.tokens > window.budget:
@@ -340,16 +334,10 @@ class TokenEngine:
     def _note(self, edits: list[Edit]) -> None:
         """Take note of *edits* that the view has applied."""
         if edits:
-            self._shared_prefix().shorten(edits, self._view)
-            self._moved = self._moved or self._window.binding != "prefix"
+            self._monitor.edited(edits)
             self.report.edits += len(edits)
             self._fresh += edits
             self.edited = True
-
-    def _shared_prefix(self) -> CachedPrefix:
-        if self._prefix is None:
-            self._prefix = CachedPrefix()
-        return self._prefix
 
     def preview(self) -> Messages:
         """Return the messages that a request would contain now."""
@@ -357,7 +345,11 @@ class TokenEngine:
 
     def preview_breakpoints(self) -> tuple[int, ...] | None:
         """Return the breakpoints of a request for `preview`; None if it needs none."""
-        return self._shared_prefix().mark(self._view, self._window.rule, self._uncached())
+        planner, end = self._planner, None
+        if planner is not None and planner.single_use and self._window.binding != "prefix":
+            end = planner.single_use[0]  # it is reduced next: the rest is not worth caching
+        self._view.grow()
+        return self._monitor.mark(self._view, self._window.rule, end)
 
     def position_of(self, index: int) -> int:
         """Return how many messages the view shows before the message at *index* of the record."""
@@ -366,21 +358,9 @@ class TokenEngine:
 
     def view(self) -> Messages:
         """Return the messages to send, and set `breakpoints`. Without an edit, one view is a prefix of the next."""
-        view, window = self._view, self._window
-        self._sent = len(view.record)
-        self._monitor.sent_at = self._now
-        self.breakpoints = None
-        if self._planned or window.rule.breakpoints:
-            self.breakpoints = self._shared_prefix().mark(view, window.rule, self._uncached())
-        if self._planned:
-            self._shared_prefix().extend(view)
-        return view.messages()
-
-    def _uncached(self) -> int | None:
-        """Return the index of the first single-use result, which is reduced next: the rest is not worth caching."""
-        planner = self._planner
-        single_use = planner is not None and planner.single_use and self._window.binding != "prefix"
-        return planner.single_use[0] if planner is not None and single_use else None
+        self._monitor.sent_at = self._clock()
+        self.breakpoints = self.preview_breakpoints() if self._window.rule.breakpoints else None
+        return self._view.messages()
 
     # -- after a request -----------------------------------------------------------------------------------------
 
@@ -391,26 +371,17 @@ class TokenEngine:
         fewer tokens from its cache than expected. *compacted*: the provider has replaced what it was sent by a summary
         of its own, whose tokens the figures contain; so they say nothing about the size of the view.
         """
-        window, monitor, rule = self._window, self._monitor, self._window.rule
+        window, monitor, rule, marks = self._window, self._monitor, self._window.rule, self.breakpoints
         self.bill += rule.read * tokens.cached + rule.write * (tokens.prompt - tokens.cached)
+        share = 0.0 if compacted else 1.0
+        if self._planned and not compacted:
+            view, counted = self._view, max(self._view.tokens + window.fixed, 1)
+            monitor.omitted = int(max(view.omitted, 0) * tokens.prompt / counted)
+            if marks is not None:
+                share = (window.fixed + view.before(marks[-1] + 1 if marks else 0)) / counted
+            window.observe(view.tokens, tokens.prompt)
         key = (window.model, window.fixed_texts, settings)
-        if compacted:
-            return monitor.observe(tokens, key, rule, cold=self._expired, same=0, cacheable=0)
-        if not self._planned:  # no edit since the last request, and all of this one can be cached
-            return monitor.observe(
-                tokens, key, window.rule, cold=self._expired, same=monitor.cacheable, cacheable=tokens.prompt
-            )
-        view, prefix = self._view, self._shared_prefix()
-        counted = view.tokens + window.fixed
-        ratio = tokens.prompt / counted if counted else 1.0
-        monitor.omitted = int(max(view.omitted, 0) * ratio)
-        same, cacheable = int((window.fixed + prefix.same) * ratio), int((window.fixed + prefix.cacheable) * ratio)
-        miss = monitor.observe(
-            tokens, key, window.rule, cold=self._expired, same=same, cacheable=cacheable, edited=prefix.edited
-        )
-        window.observe(view.tokens, tokens.prompt)
-        prefix.same, prefix.edited = prefix.cacheable, False
-        return miss
+        return monitor.observe(tokens, key, rule, cold=self._expired or compacted, share=share)
 
     def lower_limit(self) -> None:
         """Lower the budget after the model has rejected the last view as too long."""
@@ -453,3 +424,15 @@ class TokenEngine:
             if view.at(index) is not message or (message.role == "tool" and message.whole is not None)
         )
         return found_in(gone if not handle else [] if whole is None else [whole], query)
+
+
+@record
+class FoldedConversation:
+    """The fold of a finished run, with which the next run of the conversation starts instead of folding again.
+
+    It contains the messages, so keep a bounded number. It is never changed: several runs may start with it.
+    """
+
+    state: ContextState
+    """The state that the run ended with."""
+    engine: TokenEngine

@@ -6,6 +6,7 @@ import dataclasses
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from copy import copy
 from itertools import accumulate
 from operator import itemgetter
 
@@ -36,20 +37,15 @@ class View:
         self._settled = False  # edits keep the sizes up to date from the first count on
         self._sizes = array("q")  # by position, of the counted messages
         self._before = array("q", [0])  # by position: the tokens before it; an edit truncates it
-        self.tokens = 0
-        """Counted tokens of the view."""
-        self.omitted = 0
-        """Counted tokens that the edits have removed."""
-        self.reasoned = -1
-        """Index of the last message shown with reasoning; -1: none."""
-        self.summary = -1
-        """Index of the last summary; -1: none."""
+        self.tokens = self.omitted = 0
+        """Counted tokens of the view, and those that the edits have removed."""
+        self.reasoned = self.summary = -1
+        """Indexes of the last message shown with reasoning, and of the last summary; -1: none."""
 
     def copy(self) -> View:
         """Return an independent view of the same messages and edits."""
-        made = View(self._measure)
-        for name, value in vars(self).items():
-            setattr(made, name, value[:] if isinstance(value, list | array) else value)
+        made = copy(self)
+        vars(made).update({name: value[:] for name, value in vars(self).items() if isinstance(value, list | array)})
         if self._shown is self.record:
             made._shown = made.record
         return made
@@ -110,9 +106,9 @@ class View:
             before.extend(accumulate(sizes[first:], initial=before.pop()))
         return before[position]
 
-    def between(self, first: int, end: int) -> int:
-        """Return the tokens shown of the messages from index *first* to before index *end*."""
-        return self.before(self.position(end)) - self.before(self.position(first))
+    def size(self, index: int) -> int:
+        """Return the tokens that the view shows for *index*."""
+        return self.before(self.position(index + 1)) - self.before(self.position(index))
 
     def at(self, index: int) -> Message | None:
         """Return the message that the view shows for *index*, or None if it shows none of its own."""
@@ -189,25 +185,12 @@ def fold(record: Iterable[Message], edits: Iterable[Edit]) -> list[Message]:
 
 def has_reasoning(message: Message) -> bool:
     """Return True if *message* is an answer with reasoning."""
-    if message.role == "assistant":
-        for part in message.parts:
-            if part.kind == "reasoning":
-                return True
-    return False
+    return message.role == "assistant" and any(part.kind == "reasoning" for part in message.parts)
 
 
 def reduced(message: ToolMessage, digest: str) -> ToolMessage:
     """Return *message* with *digest* as its content."""
-    return ToolMessage(
-        message.call_id,
-        message.name,
-        digest,
-        message.is_error,
-        message.whole,
-        message.summary,
-        retain=message.retain,
-        handle=message.handle,
-    )
+    return dataclasses.replace(message, content=digest, media=(), stored=True)
 
 
 def without_reasoning(message: Message) -> Message | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ..errors import ContextFloorError
 from ..messages import ToolMessage
-from .caching.rules import Binding, binding, cache_rule
+from .caching.rules import binding, cache_rule
 from .counting.base import TokenCounter
 from .counting.calibration import TokenStatistics
 from .retention import Retention
@@ -18,10 +18,9 @@ _NOTE = 32
 _LARGEST_MESSAGE = 0.75
 """Share of the budget that one message of the user may fill."""
 _MARGIN, _MARGIN_EXACT = 0.15, 0.02
-"""Safety margin for an estimate, and for a count with the model's own tokenizer, which omits what the provider adds."""
+"""Safety margins of an estimate, and of a tokenizer's count, which omits what the provider adds."""
 _LEAST_RATIO, _MOST_RATIO = 0.4, 2.5
-"""Bounds of billed per counted tokens. No two tokenizers differ more on ordinary text; such a figure covers something
-else."""
+"""Bounds of billed per counted tokens: no two tokenizers differ more on ordinary text."""
 _ENOUGH = 1_000
 """Counted tokens of a request below which its bill does not show the ratio."""
 _AFTER_REJECTION = 0.75
@@ -40,24 +39,18 @@ class Window:
         self._retention = retention
         self._statistics = statistics
         self._margin = _MARGIN_EXACT if counter.exact else _MARGIN
-        self.limit = limit
-        self.reserve = 0
-        """Tokens reserved for the answer."""
+        self.limit, self.reserve = limit, 0  # tokens of a request, and of its answer
         self.fixed_texts: Mapping[str, str] = {}
         """The parts sent with every request, such as system prompt and tools, by name."""
         self.fixed_sizes: dict[str, int] = {}
-        self.fixed = 0
-        """Their counted tokens."""
+        self.fixed = 0  # their counted tokens
         self.model = ""
         """Model that is asked (`provider:name`)."""
-        self.rule = cache_rule("", "")
-        self.binding: Binding = "free"
+        self.rule, self.binding = cache_rule("", ""), binding("", "")
         self._ratio, self._rejected = 1.0, math.inf
         self._billed = self._counted = 0  # tokens of the last request to the model
-        self.budget = limit
-        """Counted tokens that a view may have."""
-        self.floor = 0
-        """Counted tokens of a view below which nothing is summarized."""
+        self.budget, self.floor = limit, 0
+        """Counted tokens that a view may have, and below which nothing is summarized."""
 
     def select(self, model: str) -> None:
         """Use the rules and the ratio of *model* from now on."""
@@ -73,24 +66,20 @@ class Window:
         self.select(model)
         self._count(fixed)
         self.limit, self.reserve = limit, reserve
-        self.update()
+        self.budget = self._budget(limit - reserve)
+        self.floor = size_in(self.budget, self._retention.floor)
 
     def _count(self, fixed: Mapping[str, str]) -> None:
         if fixed is not self.fixed_texts:
             self.fixed_texts, self.fixed_sizes = fixed, self._statistics.count(self._counter, fixed)
             self.fixed = sum(self.fixed_sizes.values())
 
-    def update(self) -> None:
-        """Compute the budget and the floor."""
-        self.budget = self._budget(self.limit - self.reserve)
-        self.floor = size_in(self.budget, self._retention.floor)
-
     def _budget(self, most: float) -> int:
         """Return how many counted tokens a view may have in a request of *most* billed tokens."""
         most = min(most, self._rejected)
         left = most - self._billed
         change = left / (self._ratio + math.copysign(self._margin, left))  # what grew may be more, what shrank less
-        budget = int(self._counted + change - self.fixed)
+        budget = math.floor(self._counted + change - self.fixed)
         return min(budget, int(most - self.fixed)) if self._counter.exact else budget
 
     def billed(self, tokens: int) -> float:
@@ -107,10 +96,7 @@ class Window:
                 self._statistics.ratios[self.model, self._counter.name] = self._ratio
 
     def rejected(self, tokens: int) -> None:
-        """Record that the provider rejected a request with a view of counted *tokens* as too long.
-
-        Either its window is smaller than configured or its tokens are more than estimated; both lower the budget.
-        """
+        """Lower the budget: the provider rejected a request with a view of counted *tokens* as too long."""
         self._rejected = _AFTER_REJECTION * self.billed(tokens)
 
     def floor_error(self, view: View, reserve: int) -> ContextFloorError:

@@ -184,6 +184,22 @@ async def test_web_results_are_quoted_without_a_stated_coverage() -> None:
     assert "### Tea [s0123456789abcdef0123456789abcdef]\n\nTea is hot." in answer.message.text
 
 
+REMEMBER = ToolSpec("store_memory", "Store.", {"type": "object", "properties": {"text": {"type": "string"}}})
+
+
+async def test_it_remembers_what_the_user_asks_it_to() -> None:
+    asked = UserMessage("Please remember that I like tea.")
+    first = await reply(request([asked], (SEARCH, REMEMBER)))
+    (made,) = first.message.tool_calls
+    assert (made.name, json.loads(made.arguments)) == ("store_memory", {"text": "I like tea."})
+    for is_error, said in ((False, "I will remember this: I like tea."), (True, "I did not store this: I like tea.")):
+        result = ToolMessage(made.id, "store_memory", "ok", is_error=is_error)
+        answered = await reply(request([asked, first.message, result], (SEARCH, REMEMBER)))
+        assert answered.message.text == said
+    (made,) = (await reply(request([asked], (SEARCH,)))).message.tool_calls
+    assert made.name == "web_search"
+
+
 async def test_it_obeys_the_tool_choice() -> None:
     question: list[Message] = [UserMessage("Is tea hot?")]
     forced = await reply(request(question, (SEARCH, OTHER), ForcedTool("send")))

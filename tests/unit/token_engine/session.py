@@ -29,7 +29,7 @@ from concertino.messages import (
     UserMessage,
 )
 from concertino.token_engine import Retention, SummaryJob, TokenEngine
-from concertino.token_engine.caching.prefix import can_end_prefix
+from concertino.token_engine.caching.monitor import can_end_prefix
 from concertino.token_engine.caching.rules import binding
 from concertino.token_engine.counting.sizes import measure_with
 from concertino.token_engine.edits import decode_edit, encode_edit

@@ -55,8 +55,13 @@ def lossy(width: int, height: int) -> bytes:
         ("anthropic:claude-opus-4-7", 16, 16, 2),
         ("openai:gpt-4o", 1_024, 1_024, 764),  # 765 in OpenAI's guide; sizes are even
         ("openai:gpt-4o", 2_048, 4_096, 1_104),  # 1,105 there
-        ("openai:gpt-4.1-mini", 1_024, 1_024, 1_762),
-        ("openai:gpt-5.4", 4_000, 4_000, 1_844),
+        ("openai:gpt-4.1-mini", 1_024, 1_024, 1_658),  # 1,024 patches x 1.62
+        ("openai:o4-mini", 1_024, 1_024, 1_762),
+        ("openai:gpt-5", 1_024, 1_024, 630),  # 70 + 4 tiles x 140
+        ("openai:o3", 1_024, 1_024, 674),  # 75 + 4 x 150
+        ("openai:gpt-5.2", 4_000, 4_000, 1_844),
+        ("openai:gpt-5.4", 4_000, 4_000, 3_000),
+        ("anthropic:claude-sonnet-5-5", 2_000, 1_500, 3_888),  # 2.5 times that of Sonnet 4.6
         ("google:gemini-2.5-pro", 300, 300, 258),
         ("google:gemini-2.5-pro", 960, 540, 1_548),  # six tiles, the example of Google's guide
         ("google:gemini-3-pro", 300, 300, 1_120),

@@ -246,7 +246,7 @@ async def test_a_folder_that_cannot_be_listed_is_reported_until_it_can(
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", refuse)
         await garden.open()
-    assert garden.lines[-1].startswith("1 files not read in full: docs/secret (")
+    assert garden.lines[-1] == "1 files not read in full: docs/secret (Permission denied)"
     library = await garden.open()
     assert await locations(library, "lilies") == ["docs/secret/lilies.md"]
     assert garden.lines == ["2 documents in docs: 1 read"]

@@ -54,6 +54,8 @@ def read_values(path: Path) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ConfigurationError(f"{path} is not valid YAML: {error}") from None
+    except RecursionError:
+        raise ConfigurationError(f"{path}: its values are nested too deeply") from None
 
 
 def _definition(values: dict[str, Any]) -> WorkerDefinition:

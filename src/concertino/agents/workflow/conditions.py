@@ -33,11 +33,15 @@ def check_condition(owner: str, condition: Condition | None, names: Collection[s
         return
     if not isinstance(condition, str):
         raise ConfigurationError(f"{owner}: invalid condition {condition!r:.80}: use an expression, or a function")
-    for node in ast.walk(_parsed(condition)):
+    try:
+        parsed = _parsed(condition)
+        _evaluate(parsed.body, None, condition)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{owner}: {error}") from None
+    for node in ast.walk(parsed):
         if isinstance(node, ast.Name) and node.id not in names and node.id not in _NAMES and node.id != "len":
             known = ", ".join(sorted(names))
             raise ConfigurationError(f"{owner}: unknown variable {node.id!r} in {condition!r:.80}: choose from {known}")
-    _evaluate(_parsed(condition).body, None, condition)
 
 
 def is_met(condition: Condition, variables: Mapping[str, Any]) -> bool:

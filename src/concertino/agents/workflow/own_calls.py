@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ...messages import ToolCall
@@ -23,6 +24,7 @@ _QUESTIONS = {
     "verify": "Accept step {step} although the verifier objects? {why}",
     "stuck": "The agent is stuck in step {step}. Let it continue? {why}",
     "script": "Step {step} has failed. Try it again? {why}",
+    "unknown": "Step {step} was interrupted. Has this call happened, and with what result? {why}",
 }
 _SHOWN = 2_000
 
@@ -59,8 +61,14 @@ class OwnCalls:
     async def take(self, run: RunContext[WorkflowState], step: Step, call: ToolCall, outcome: Outcome) -> None:
         """Act on the result of the engine's own call."""
         work = run.agent_state.work
+        if work.review == "unknown" and isinstance(step, PlannedStep | ScriptedStep):
+            await self._settle(run, step, call, outcome)
+            return
         if work.review:
             self._reviewed(run, step, outcome)
+            return
+        if outcome.unknown and getattr(step, "on_error", "") != "continue":
+            work.review, work.why = "unknown", f"{call.name} {call.arguments}"[:_SHOWN]
             return
         match step:
             case HumanStep():
@@ -86,6 +94,22 @@ class OwnCalls:
             self.progress.fail(run, f"step {step.id!r}: {work.why}; {outcome.content}")
         else:
             work.nudges = 0
+
+    async def _settle(
+        self, run: RunContext[WorkflowState], step: PlannedStep | ScriptedStep, call: ToolCall, outcome: Outcome
+    ) -> None:
+        """Take a person's statement about a call with an unknown outcome: its result, or that it has not happened."""
+        work = run.agent_state.work
+        work.review = ""
+        stated = outcome.content
+        if not outcome.is_error:
+            answer = outcome.data["answer"]
+            stated = "it has happened, as a person states" if answer == APPROVED else str(answer)
+        known = replace(outcome, content=stated, whole=None, data=None)
+        if not isinstance(step, ScriptedStep):
+            await self._took_item(run, step, call, known)
+        elif not outcome.is_error or step.on_error == "fail":
+            self._ran(run, step, known)
 
     def _answered(self, run: RunContext[WorkflowState], step: HumanStep, outcome: Outcome) -> None:
         answer: Any = False
@@ -184,8 +208,6 @@ class OwnCalls:
             else:
                 work.plan = list(outcome.data["items"])
                 await self._check_plan(run, step, reviewed=True)
-        elif outcome.unknown:  # a new plan might repeat the effect
-            self.progress.fail(run, f"step {step.id!r}: {call.name}: {whole}")
         elif outcome.is_error:
             self._replan(run, step, f"{call.name} failed: {whole[:_SHOWN]}")
         elif call.name == COMPLETE:

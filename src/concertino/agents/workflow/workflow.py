@@ -204,6 +204,8 @@ class Workflow:
                     "and each id once"
                 )
         names = self.names
+        for name in self.variables:
+            _variable("variables", name)
         for step in steps:
             _check_step(f"step {step.id!r}", step, names)
         for loop in all_loops(self.steps):
@@ -242,12 +244,13 @@ def all_loops(steps: Sequence[Step | Loop]) -> Iterator[Loop]:
 
 def _check_step(owner: str, step: Step, names: frozenset[str]) -> None:
     check_condition(owner, step.when, names)
+    if step.output:
+        _variable(f"{owner}: output", step.output)
     match step:
         case AgentStep() | PlannedStep():
             check_template(owner, step.prompt, names)
             for name in step.sets:
-                if not str(name).isidentifier() or name in BUILT_IN[:-1]:
-                    raise ConfigurationError(f"{owner}: invalid variable {name!r:.80} in sets: use another name")
+                _variable(f"{owner}: sets", name)
             if isinstance(step, PlannedStep):
                 _count(f"{owner}: most_items", step.most_items, 1)
                 _count(f"{owner}: replans", step.replans, 0)
@@ -269,8 +272,17 @@ def _check_loop(loop: Loop, names: frozenset[str]) -> None:
     _one_of(f"{owner}: otherwise", loop.otherwise, ("fail", "continue"))
     if bool(loop.each) == (loop.until is not None):
         raise ConfigurationError(f"{owner}: use either each, the name of a list, or until, a condition")
+    _variable(f"{owner}: item", loop.item)
     if loop.each and loop.each not in names:
         raise ConfigurationError(f"{owner}: unknown variable: choose from {', '.join(sorted(names))}")
+
+
+def _variable(owner: str, name: object) -> None:
+    if not isinstance(name, str) or not name.isidentifier() or name in BUILT_IN[:-1]:
+        raise ConfigurationError(
+            f"{owner}: invalid variable {name!r:.80}: use a name of letters, digits and '_' other than "
+            f"{', '.join(BUILT_IN[:-1])}"
+        )
 
 
 def _texts(value: Any) -> Iterator[str]:

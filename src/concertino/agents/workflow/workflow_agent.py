@@ -135,6 +135,7 @@ class WorkflowAgent(AgentConfig[WorkflowState]):
         try:
             step = self._progress.current(state)
             if step is None and not state.failure:
+                await self._remember(run)
                 step = next_step(self._progress.order, state)
                 if step is None:
                     return self._progress.finish(run)
@@ -186,8 +187,9 @@ class WorkflowAgent(AgentConfig[WorkflowState]):
         try:
             answer = read_answer(message.text)
         except InvalidOutputError as problem:
-            work.unreadable = str(problem)
-            return Turn(message, (), "internal")
+            if not message.tool_calls:  # native calls are answered like stated ones
+                work.unreadable = str(problem)
+            return Turn(message, message.tool_calls, "internal")
         self._progress.emit(run, "thought", text=answer.thought[:_SHOWN])
         work.draft = answer.notes
         made = list(answer.tool_calls)
@@ -197,7 +199,7 @@ class WorkflowAgent(AgentConfig[WorkflowState]):
             ToolCall(f"{run.id}.{run.state.step}.{number}", run.registry.sent_names.get(name, name), arguments)
             for number, (name, arguments) in enumerate(made, 1)
         ]
-        return Turn(message, tuple(calls), "internal")
+        return Turn(message, (*calls, *message.tool_calls), "internal")
 
     def process_tool_calls(
         self, run: RunContext[WorkflowState], calls: Sequence[ToolCall]
@@ -296,11 +298,11 @@ class WorkflowAgent(AgentConfig[WorkflowState]):
         return Fail(self._progress.fail(run, f"a limit is reached{where}: {reason}"))
 
     async def conclude(self, run: RunContext[WorkflowState], text: str) -> str:
-        """Write what the run has learned."""
+        """Remove the stale facts that the run has not read again."""
         state = run.agent_state
         if state.ended and self._knowledge is not None:
-            replaced = {*state.variables.get("stale", ()), *[fact.source for fact in state.learned]}
-            await self._knowledge.write(run.chat.scope, self._subject, state.learned, sorted(replaced))
+            stale = sorted({*state.variables.get("stale", ())} - {fact.source for fact in state.learned})
+            await self._knowledge.write(run.chat.scope, self._subject, (), stale)
         return text
 
     # -- helpers -------------------------------------------------------------------------------------------------
@@ -309,6 +311,14 @@ class WorkflowAgent(AgentConfig[WorkflowState]):
     def _optional(self) -> tuple[str, ...]:
         """Variables that any completion may set."""
         return ("complexity",) if self.workflow.routing is not None else ()
+
+    async def _remember(self, run: RunContext[WorkflowState]) -> None:
+        """Write what the steps so far have learned: a run that is stopped, fails or is killed later has taught it."""
+        state = run.agent_state
+        if self._knowledge is not None and state.written < len(state.learned):
+            replaced = sorted({fact.source for fact in state.learned})
+            await self._knowledge.write(run.chat.scope, self._subject, state.learned, replaced)
+            state.written = len(state.learned)
 
     def _handle_stuck(self, run: RunContext[WorkflowState], stuck: Stuck) -> NextStep:
         """Report that the agent is stuck, and nudge it, ask a person or stop, as the workflow decides."""

@@ -52,7 +52,7 @@ class StepWork:
     """How often the verifier has refused."""
     nudges: int = 0
     review: str = ""
-    """What a person is asked about: `verify`, `stuck` or `script`; empty if none is asked."""
+    """What a person is asked about: `verify`, `stuck`, `script` or `unknown`; empty if none is asked."""
     why: str = ""
     """The reason for the question, or what stands against the current plan."""
     stage: Literal["", "review", "execute", "sum_up"] = ""
@@ -85,5 +85,7 @@ class WorkflowState:
     """Facts of earlier runs that are not stale."""
     learned: list[Fact] = field(default_factory=list)
     """Facts of this run."""
+    written: int = 0
+    """The number of them that the knowledge has."""
     failure: str = ""
     ended: bool = False

@@ -10,6 +10,7 @@ from ...runtime import Runtime
 from ...scope import Scope
 from ...server import FileFolder, create_app, is_loopback, single_user
 from ...server import serve as serve_app
+from ...server.page import PageAgent, page_routes
 from ...server.protocols import ag_ui, ai_sdk, openai
 from ..command_context import CommandContext, NewRunContext, user_name
 from .runs_resume import call_app
@@ -18,6 +19,27 @@ from .watch import LEASE
 TOKEN = "CONCERTINO_TOKEN"  # noqa: S105 - the name of a variable
 _AGENTS = ("main_thread", "supervisor", "librarian")
 """The built-in agents to talk to; the first is the default."""
+_PRESENTED = (
+    PageAgent(
+        name="main_thread",
+        label="Chat",
+        description="Searches your documents, answers with citations, and asks before it remembers anything.",
+        prompts=(
+            "How do I read a CSV file in Python?",
+            "Remember that I prefer short examples.",
+        ),
+    ),
+    PageAgent(
+        name="supervisor",
+        label="Research",
+        description="Splits a question, sends a researcher for each part, and writes a report with sources.",
+        prompts=(
+            "When do I use threads, and when processes? How do I stop each of them?",
+            "What is the difference between json and pickle, and which of them is safe?",
+        ),
+    ),
+)
+"""The built-in agents as the page presents them."""
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -40,6 +62,7 @@ async def serve(host: str, port: int, grace: float, context: CommandContext) -> 
             files=FileFolder(context.folder / "uploads"),
             hosts=_LOCAL if is_loopback(host) else (),
             routes={
+                "": page_routes(() if context.options.app else _PRESENTED),
                 "/api/chat": ai_sdk.routes(runtime, agent=first),
                 "/agui": ag_ui.routes(runtime, agent=first),
                 "/v1": openai.routes(runtime),
@@ -56,7 +79,7 @@ async def _runtime(context: CommandContext) -> Runtime:
     resources = context.resources
     assert resources.models is not None
     return wiring.open_runtime(
-        context.store, context.library, models=resources.models, model=resources.model, lease=LEASE
+        context.store, context.library, models=resources.models, model=resources.model, lease=LEASE, approvals=True
     )
 
 

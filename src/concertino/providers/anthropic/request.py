@@ -58,6 +58,7 @@ from ..http.encoding import (
     replace_fields,
     turns,
 )
+from ..http.image_scaling import scaled
 
 PROVIDER = "anthropic"
 REDACTED = "redacted"
@@ -67,6 +68,8 @@ CONTAINER = "container"
 
 _NO_TOOL = dumps({"name": "unavailable", "description": "No tool may be used now.", "input_schema": {"type": "object"}})
 _OPENING = dumps({"type": "text", "text": "(The conversation continues.)"})
+_EDGE = 2_576
+"""Pixels of an image's longer side that a model uses at most ("Vision": Opus 4.7 and later; 1,568 before)."""
 _MAX_BREAKPOINTS = 4
 _BREAKPOINT = ',"cache_control":{"type":"ephemeral"}'
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 24_576}
@@ -304,7 +307,8 @@ def _source(item: Media) -> dict[str, Any] | None:
     kind = media_type(item)
     if kind in IMAGES or kind == "application/pdf":
         if item.data is not None:
-            return {"type": "base64", "media_type": kind, "data": item.data}
+            sent = scaled(item, _EDGE) if kind in IMAGES else item
+            return {"type": "base64", "media_type": kind, "data": sent.data}
         if item.url:
             return {"type": "url", "url": item.url}
         return {"type": "file", "file_id": item.file_id} if item.file_id else None

@@ -15,7 +15,8 @@ from ...errors import ConcertinoError
 from ...runtime import Runtime
 from ...scope import Scope
 from ..error_form import failure_of_request
-from ..event_source import EventSource, frame
+from ..event_source import EventSource
+from ..frames import frame
 from ..json_body import json_body
 from ..server_state import state_of
 from .values import BadInputError, JsonObject

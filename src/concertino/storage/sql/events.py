@@ -13,6 +13,8 @@ from .media import add_contents, contents_of_events
 from .session import Row, Session, Write
 from .statements import scoped
 
+_PAGE = 2**13
+"""Characters after which a page ends with its batch, since a reader that does not read keeps a page in memory."""
 _RESULTS = ("tool_streamed", "tool_done", "tool_failed")
 """Events with a result, or a piece of it, by type."""
 
@@ -81,9 +83,15 @@ def events(connection: Session, scope: AnyScope, root_id: str, after: int, limit
         if log["last"] > after:
             bound = {"root": log["root"], "after": after, "limit": max(limit, 1) - 1}
             rows = connection.execute(connection.queries["events"], bound).fetchall()
-            end = next((row["last"] for row in rows if "data_digest" in row["body"]), None)
-            if end is not None:  # contents are large: those of one batch are enough for a page
-                rows = [row for row in rows if row["last"] <= end]
+            size, end = 0, log["last"]
+            for row in rows:
+                size += len(row["body"])
+                has_media = "data_digest" in row["body"]  # contents are large: those of one batch are enough for a page
+                if has_media or (size > _PAGE and row["first"] > after):  # an empty page would end the log
+                    end = row["last"]
+                    break
+            rows = [row for row in rows if row["last"] <= end]
+            if rows and has_media:
                 contents = contents_of_events(connection, [row["number"] for row in rows])
     closed, ended = bool(log["closed"]), bool(log["ended"])
     return EventPage(rows=_rows(rows), last=log["last"], closed=closed, ended=ended, contents=contents)

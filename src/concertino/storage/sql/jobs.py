@@ -30,12 +30,13 @@ def deliver(jobs: list[Job]) -> None:
     """Set the futures of *jobs*, with one wake-up per event loop."""
     for loop, group in groupby(jobs, key=attrgetter("loop")):
         try:
-            loop.call_soon_threadsafe(_set_futures, list(group))
+            loop.call_soon_threadsafe(set_futures, list(group))
         except RuntimeError:
             continue  # the loop is closed, and so are its callers
 
 
-def _set_futures(jobs: list[Job]) -> None:
+def set_futures(jobs: list[Job]) -> None:
+    """Set the futures of *jobs* from their event loop."""
     for job in jobs:
         result, error = job.outcome
         if job.future.done():

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 from ...errors import StorageError
 from ...scope import OPERATOR, AnyScope
 from ..process import is_dead
-from ..sql.jobs import Job, Outcome, deliver
+from ..sql.jobs import Job, Outcome, deliver, set_futures
 from ..sql.session import Write
 from .errors import explain
 from .statements import queries
@@ -305,12 +305,16 @@ class ThreadConnection:
 
 
 class InlineConnection:
-    """A connection to a database in memory, created at the first use, that works in the caller's thread."""
+    """A connection to a database in memory, created at the first use, that works in the caller's thread.
+
+    Writes that are submitted in one pass of the event loop are committed together.
+    """
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
         self._connection: SqliteSession | None = None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._jobs: list[Job] = []
 
     async def run(self, work: Callable[Concatenate[SqliteSession, P], T], *arguments: P.args, **options: P.kwargs) -> T:
         """Return the result of *work*. Raises `StorageError` if SQLite failed."""
@@ -327,23 +331,41 @@ class InlineConnection:
         return self._result(_commit, write)  # type: ignore[no-any-return]
 
     def submit(self, write: Write[T]) -> asyncio.Future[T]:
-        """Do *write* at once, and return its result as a future."""
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        try:
-            future.set_result(self._result(_commit, write))
-        except Exception as error:  # noqa: BLE001 - the future raises it
-            future.set_exception(error)
-        return future
+        """Queue *write* for the end of this pass, and return its result as a future."""
+        job = Job(write)
+        with self._lock:
+            if not self._jobs:
+                job.loop.call_soon(self._do_jobs)
+            self._jobs.append(job)
+        return job.future
+
+    def _do_jobs(self) -> None:
+        """Do the submitted writes."""
+        with self._lock:
+            jobs, self._jobs = self._jobs, []
+            for at in range(0, len(jobs), MAX_BATCH):
+                batch = jobs[at : at + MAX_BATCH]
+                outcomes = _commit_together(self._opened(), [job.work for job in batch], IN_MEMORY)  # type: ignore[misc]  # writes only
+                for job, outcome in zip(batch, outcomes, strict=True):
+                    job.outcome = outcome
+        here = asyncio.get_running_loop()
+        set_futures([job for job in jobs if job.loop is here])
+        deliver([job for job in jobs if job.loop is not here])
 
     async def close(self) -> None:
         """Do nothing: the content stays readable as long as the store exists."""
 
     def _result(self, work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         with self._lock:
-            if self._connection is None:
-                self._connection = self._connect()
-                weakref.finalize(self, self._connection.close)
-            result, error = _outcome(IN_MEMORY, work, self._connection, *arguments, **options)
+            if self._jobs:
+                self._do_jobs()
+            result, error = _outcome(IN_MEMORY, work, self._opened(), *arguments, **options)
         if error is not None:
             raise error
         return result
+
+    def _opened(self) -> SqliteSession:
+        if self._connection is None:
+            self._connection = self._connect()
+            weakref.finalize(self, self._connection.close)
+        return self._connection

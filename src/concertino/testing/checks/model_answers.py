@@ -136,6 +136,10 @@ class Answers:
         messages = [encode_message(each) for each in request.messages]
         form = [request.model, request.system, messages, sorted(spec.name for spec in request.tools)]
         text = json.dumps([*form, str(request.tool_choice)], default=str)
+        return self.canonical(text)
+
+    def canonical(self, text: str) -> str:
+        """Return *text* with the ids of the case replaced, which differ from case to case."""
         return text.replace(self._owner, self._user).replace(self._play.run_id, RUN_ID)
 
 

@@ -32,7 +32,10 @@ class Origin:
                 hook = getattr(type(owner), name, None)
                 if hook is not None and hook is not getattr(AgentConfig, name):
                     for function in _functions(owner, hook):
-                        self._keep_variables(function, seen)
+                        if hasattr(function, "cache_clear"):
+                            self._kept.append(function.cache_clear)
+                        else:
+                            self._keep_variables(function, seen)
 
     def fresh(self) -> AgentConfig[Any]:
         """Return the agent as a new process has it, and restore the variables that it uses."""
@@ -42,6 +45,9 @@ class Origin:
 
     def _keep_variables(self, function: Any, seen: set[int]) -> None:
         module = function.__globals__
+        for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            if _is_data(value, None, function.__module__):
+                self._keep(value, seen)
         for name in function.__code__.co_names:
             value = module.get(name)
             if name in module and _is_data(value, None, module.get("__name__")):
@@ -71,10 +77,14 @@ class Origin:
 
 
 def _functions(owner: Any, hook: Any) -> Iterator[Any]:
-    """Yield the function of *hook* and the methods of *owner* that it calls."""
-    todo, seen = [inspect.unwrap(hook)], set()
+    """Yield the function of *hook*, the methods of *owner* and the functions that it calls, and their caches."""
+    todo, seen = [hook], set()
     while todo:
         function = todo.pop()
+        if hasattr(function, "cache_clear"):
+            yield function
+        if hasattr(function, "__wrapped__"):
+            function = inspect.unwrap(function)
         if not inspect.isfunction(function) or function in seen:
             continue
         seen.add(function)

@@ -265,10 +265,11 @@ class Play:
             )
         if result.status == "failed" and typed and self._answers.last_move == "value" and not decided:
             trace.report("answer", f"the agent replaces a valid answer by {result.text!r:.60}")
-        trace.state = self.hooks.watch.state
+        trace.state = self._answers.canonical(self.hooks.watch.state)
         if self.was_stopped and result.status != "cancelled" and self._moves_at_stop < self._answers.moves:
             trace.report("stop", f"the run was stopped, went on, and ended as {result.status}")
-        trace.status, trace.text, trace.error = result.status, result.text, result.error or ""
+        trace.status, trace.text = result.status, self._answers.canonical(result.text)
+        trace.error = result.error or ""
         trace.events.append(f"the run ends as {result.status}")
         if result.status == "cancelled" and result.receipt is not None:
             for work in result.receipt.not_stopped:

@@ -23,7 +23,7 @@ from ...errors import ConfigurationError, HookError, LimitError, ProviderError, 
 from ...messages import ToolCall
 from ...orchestrator.agent import DECISIONS, AgentConfig
 from ...orchestrator.hooks import ComposedHook, Hook, Hooks
-from ...orchestrator.outcome import Allow, Ask, Fail
+from ...orchestrator.outcome import Allow, Ask, Fail, Outcome
 from ...orchestrator.plain import dump_state, load_state
 from ...orchestrator.run import RunContext
 from ...tools.base import Tool, ToolContext
@@ -338,7 +338,7 @@ def _at_once(function: Callable[..., Any], run: Any, state: Any, args: tuple[Any
 
 def _content(args: tuple[Any, ...]) -> str:
     """Return what a hook may read from its arguments and must not change."""
-    return repr([each for each in args if isinstance(each, dict | list | tuple | UsageRecord)])
+    return repr([each for each in args if isinstance(each, dict | list | tuple | Outcome | UsageRecord)])
 
 
 def _run_state(run: Any) -> str:
@@ -370,7 +370,7 @@ def respelled(value: Any) -> str:
 def _difference(one: Any, other: Any, path: str) -> str | None:
     """Return the path of the first part of *one* that *other* lacks or has differently; None if they are equal."""
     mine, theirs = _parts(one), _parts(other)
-    if mine is None or theirs is None:
+    if mine is None or theirs is None or isinstance(one, tuple) != isinstance(other, tuple):
         return None if one == other else path
     if mine.keys() != theirs.keys():
         return f"{path}{min(map(str, mine.keys() ^ theirs.keys()))}"

@@ -143,6 +143,19 @@ async def test_a_page_has_the_contents_that_its_rows_name_and_those_of_one_batch
     assert (await store.events(OPERATOR, "r1")).contents == {}
 
 
+async def test_a_page_of_large_rows_is_short(store: FullStore) -> None:
+    """A reader that does not read keeps a page in memory."""
+    tree = await start_tree(store)
+    for number in range(1, 41):
+        await store.add_events(batch(tree, number, row("x" * 10_000, 1)))
+    seen: list[int] = []
+    while (after := seen[-1] if seen else 0) < 40:
+        page = await store.events(SCOPE, "r1", after)
+        assert 1 <= len(page.rows) < 20
+        seen += [each.first for each in page.rows]
+    assert seen == list(range(1, 41))
+
+
 @pytest.mark.parametrize("other", OTHERS, ids=repr)
 async def test_a_log_out_of_reach_is_unknown(store: FullStore, other: Any) -> None:
     tree = await start_tree(store)

@@ -1,22 +1,30 @@
-"""Cache monitor: compares the cache reads that providers report with the expected ones, and sums up the figures."""
+"""The prompt cache of one conversation: breakpoints, the cache reads to expect, and misses.
+
+Some providers cache only prefixes that end at a breakpoint, and look for an entry a limited number of blocks before
+each one. So there is a breakpoint at the end, where the next request finds an entry; at the end of the last request,
+which may be further back than the provider looks; and before the last summary, since the next one leaves that prefix
+unchanged. After an edit within the cached prefix, nothing is expected of the next request.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from ...context_state import ContextReport
+from ...messages import Message
 from ...records import record
 from ...usage import Tokens
+from ..edits import Edit, Reduce
+from ..view import View
 from .rules import CacheRule
 
 MissReason = Literal[
     "model_changed", "system_prompt_changed", "tools_changed", "settings_changed", "conversation_replaced", "provider"
 ]
 """Cause of a cache miss. `provider`: no change on this side explains it."""
-_TOLERANCE, _TOLERANCE_EDITED = 0.02, 0.3
-"""Share of a prompt that may be missing from the cache; and share of the expected tokens after an edit, when only our
-own count tells how large the unchanged prefix is."""
+_TOLERANCE = 0.02
+"""Share of a prompt that may be missing from the cache."""
 
 
 @record
@@ -35,57 +43,67 @@ CacheKey = tuple[str, Mapping[str, str], object]
 
 
 class CacheMonitor:
-    """Predicts what each request finds in the provider's cache, and compares."""
+    """Sets breakpoints, predicts what each request finds in the provider's cache, and compares."""
 
     def __init__(self) -> None:
         self.report = ContextReport()
         self.sent_at: float | None = None
         """Time of the last request in seconds."""
-        self._key: CacheKey | None = None
-        self.cacheable = 0
-        """Tokens of the last request that can be in the cache now."""
         self.omitted = 0
-        """Tokens of the conversation that the view omits."""
+        """Tokens of the conversation that the view omits, as the provider would bill them."""
+        self._key: CacheKey | None = None
+        self._marked = -1  # index of the last message with a breakpoint; -1: none
+        self._cacheable = 0  # tokens of the last request that the next one should find in the cache
         self._untrimmed = 0
         self._replaced = False
 
     def replaced(self) -> None:
         """Record that another conversation replaced this one."""
-        self._replaced = True
+        self._replaced, self._marked = True, -1
 
-    def observe(
-        self,
-        tokens: Tokens,
-        key: CacheKey,
-        rule: CacheRule,
-        *,
-        cold: bool,
-        same: int,
-        cacheable: int,
-        edited: bool = False,
-    ) -> Miss | None:
+    def edited(self, edits: Sequence[Edit]) -> None:
+        """Take in *edits* that the view has applied. Reducing what no breakpoint covers leaves the cached prefix."""
+        for edit in edits:
+            if not isinstance(edit, Reduce) or not 0 <= self._marked < edit.indexes[0]:
+                self._marked, self._cacheable = -1, 0
+
+    def mark(self, view: View, rule: CacheRule, end: int | None) -> tuple[int, ...] | None:
+        """Return the breakpoints of a request for the view; None if the provider needs none.
+
+        *end*: index from which on nothing is worth caching.
+        """
+        if not rule.breakpoints:
+            return None
+        shown = view.shown
+        newest = last = _eligible(shown, (len(shown) if end is None else view.position(end)) - 1)
+        if newest < 0:
+            return ()
+        while last > 0 and shown[last].role != "assistant":
+            last -= 1
+        marks = {newest, _eligible(shown, last - 1)}  # the last request ended before the newest answer
+        if view.summary >= 0:
+            marks.add(_eligible(shown, min(view.position(view.summary) - 1, newest)))
+        self._marked = view.indexes[newest]
+        return tuple(sorted(marks - {-1}))
+
+    def observe(self, tokens: Tokens, key: CacheKey, rule: CacheRule, *, cold: bool, share: float) -> Miss | None:
         """Take in the provider's figures for a request; return the miss, if there was one.
 
-        *same*: tokens at the beginning of the request that equal those of the last one. *cacheable*: tokens of the
-        request that can be in the cache afterwards. *edited*: the request does not extend the last one.
+        *share* of the request can be in the cache afterwards. *cold*: nothing can be in the cache before.
         """
-        prompt, cached, written = tokens.prompt, tokens.cached, tokens.cache_write
-        before = self._key
-        free = rule.read == rule.write
-        miss = None
-        if not cold and not free and before is not None:
-            expected = _cached(rule, min(self.cacheable, same))
-            tolerance = max(_TOLERANCE * prompt, 2 * rule.step, 64, _TOLERANCE_EDITED * expected if edited else 0)
-            if expected >= rule.minimum + rule.step and cached < expected - tolerance:
+        prompt, cached = tokens.prompt, tokens.cached
+        before, miss, untrimmed, untrimmed_cached = self._key, None, prompt + self.omitted, 0
+        if before is not None and not cold and rule.read != rule.write:
+            expected = _cached(rule, self._cacheable)
+            missing = expected - cached - max(_TOLERANCE * prompt, 2 * rule.step, 64)
+            if missing > 0 and expected >= rule.minimum + rule.step:
                 miss = Miss(self._reason(before, key), expected, cached)
-        untrimmed, untrimmed_cached = prompt + self.omitted, 0
-        if not cold and not free and before is not None and before[0] == key[0]:
-            untrimmed_cached = _cached(rule, min(self._untrimmed, untrimmed))
-        report = self.report
-        report.misses += miss is not None
-        report.billed.append((prompt, cached, written, untrimmed, untrimmed_cached))
+            if before[0] == key[0]:
+                untrimmed_cached = _cached(rule, min(self._untrimmed, untrimmed))
+        self.report.misses += miss is not None
+        self.report.billed.append((prompt, cached, tokens.cache_write, untrimmed, untrimmed_cached))
         self._key, self._untrimmed, self._replaced = key, untrimmed, False
-        self.cacheable = cacheable
+        self._cacheable = int(share * prompt)
         return miss
 
     def _reason(self, before: CacheKey, key: CacheKey) -> MissReason:
@@ -103,3 +121,17 @@ def _cached(rule: CacheRule, tokens: int) -> int:
     """Return how many of the first *tokens* of a prompt a cache entry covers."""
     tokens -= tokens % rule.step
     return tokens if tokens >= rule.minimum else 0
+
+
+def _eligible(shown: Sequence[Message], position: int) -> int:
+    """Return the last position up to *position* that may carry a breakpoint; -1: none."""
+    while position >= 0 and not can_end_prefix(shown[position]):
+        position -= 1
+    return position
+
+
+def can_end_prefix(message: Message) -> bool:
+    """Return True if *message* ends in a block that may carry a breakpoint: not empty, and not reasoning."""
+    if message.role == "assistant":
+        return bool(message.parts) and message.parts[-1].kind in ("text", "tool_call")
+    return True

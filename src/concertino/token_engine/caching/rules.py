@@ -31,8 +31,6 @@ class CacheRule:
     """Lifetime of a cache entry after its last use."""
     breakpoints: bool = False
     """True if entries end only at a cache breakpoint in the request; False if they end anywhere."""
-    reach: int = 0
-    """Blocks before a breakpoint among which the provider looks for an entry; 0: all."""
     minimum: int = 1_024
     """Tokens of the shortest prefix that is cached."""
     step: int = 1
@@ -48,7 +46,7 @@ _DEEPSEEK = "api-docs.deepseek.com, Context caching and pricing, 2026-11"
 
 
 def _claude(minimum: int) -> CacheRule:
-    return CacheRule(read=0.1, write=1.25, breakpoints=True, reach=20, minimum=minimum, source=_ANTHROPIC)
+    return CacheRule(read=0.1, write=1.25, breakpoints=True, minimum=minimum, source=_ANTHROPIC)
 
 
 def _gpt(read: float, output: float) -> CacheRule:

@@ -68,6 +68,7 @@ _SCRIPTS: tuple[tuple[float, bytes], ...] = (
 )
 """Tokens of o200k_base per UTF-16 unit, by its high byte."""
 _PARTS_OF_SCRIPTS = (
+    (b"\x02", 0.6, (b"\xc9", b"\xca", b"\xcb")),  # phonetic letters
     (b"\x03", 1.5, (b"\xcc", b"\xcd")),  # combining accents
     (b"\x0b", 0.9, (b"\xe0\xac", b"\xe0\xad")),  # Odia
     (b"\x0d", 0.4, (b"\xe0\xb6", b"\xe0\xb7")),  # Sinhala
@@ -76,6 +77,11 @@ _PARTS_OF_SCRIPTS = (
     (b"\x13", 0.6, (b"\xe1\x8e", b"\xe1\x8f")),  # Cherokee
 )
 """Scripts that share a high byte with another one: what they have more per character, and how their UTF-8 begins."""
+_ENDS_OF_CAPITALS, _PER_CAPITALIZED = bytes(range(0x90, 0xAA)), 0.4
+"""Second bytes of most Greek and Cyrillic capitals in UTF-8, and what capitals have more, apart from some initials."""
+_TABS, _PER_TABS = b"\t" * 4, -1.05
+_DIFFERENT, _PER_DIFFERENT = 600, 1.25
+"""Of a thousand characters of prose, fewer are different; others are rare, and have more tokens."""
 
 
 class EstimatingCounter:
@@ -91,7 +97,7 @@ class EstimatingCounter:
             return (len(text) + 2) // 3
         plain = encoded = text.encode("utf-8", "surrogatepass")
         shape = encoded.translate(_SHAPE)
-        estimate = sum([shape.count(run) * weight for run, weight in _RUNS])
+        estimate = sum([shape.count(run) * weight for run, weight in _RUNS]) + encoded.count(_TABS) * _PER_TABS
         if not ascii_only:
             plain = encoded.translate(None, _BEYOND_ASCII)
             estimate += _foreign(text, encoded, len(plain))
@@ -140,4 +146,10 @@ def _foreign(text: str, encoded: bytes, plain: int) -> float:
     for high, more, beginnings in _PARTS_OF_SCRIPTS:
         if high in highs:
             estimate += more * sum(map(encoded.count, beginnings))
+    foreign = len(text) - plain
+    if highs.count(b"\x03") + highs.count(b"\x04") > foreign / 2:
+        capitals = len(encoded) - len(encoded.translate(None, _ENDS_OF_CAPITALS))
+        estimate += _PER_CAPITALIZED * max(capitals - foreign // 8, 0)
+    if len(set(text[:1_000])) > _DIFFERENT:
+        estimate += _PER_DIFFERENT * foreign
     return estimate

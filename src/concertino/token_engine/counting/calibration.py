@@ -1,4 +1,4 @@
-"""Figures that the runs of a process share: counts of fixed texts, and ratios of billed to counted tokens."""
+"""Figures that the runs of a process share."""
 
 from __future__ import annotations
 

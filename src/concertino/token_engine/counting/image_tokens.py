@@ -1,13 +1,14 @@
 """The tokens of an image, by the formulas that the providers publish.
 
-As of November 2026, at the default detail:
+Checked in November 2026, at the default detail:
 
-- Anthropic, "Vision" (platform.claude.com/docs/en/build-with-claude/vision): patches of 28 pixels, after scaling to the
-  model's largest resolution.
-- OpenAI, "Images and vision" (developers.openai.com/api/docs/guides/images-vision): tiles of 512 pixels or patches of
-  32. The factor of GPT-5.2 and later is not published; users measured 1.2.
-- Google, "Understand and count tokens" and "Media resolution" (ai.google.dev/gemini-api/docs): tiles of at most 768
-  pixels, or a fixed number since Gemini 3.
+- Anthropic, "Vision" (platform.claude.com/docs/en/build-with-claude/vision): patches of 28 pixels, after scaling to at
+  most 1,568 pixels and about 1,600 tokens; from Opus 4.7 on, to 2,576 pixels and 4,784 tokens ("Migrating").
+- OpenAI, "Images and vision", "Calculating costs" (developers.openai.com/api/docs/guides/images-vision): tiles of 512
+  pixels, or patches of 32 times a factor, at most 1,536 of them, and 2,500 since GPT-5.4. Users were billed 1.2 and 1.5
+  for GPT-5 mini and nano, less than published, and 1.2 for GPT-5.2 and later (community.openai.com/t/1377015).
+- Google, "Understand and count tokens" (ai.google.dev/gemini-api/docs/tokens): tiles of at most 768 pixels; "Media
+  resolution": a fixed number since Gemini 3.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ def _tiles(base: int, tile: int, width: int, height: int) -> int:
     return base + tile * ceil(width * scale / 512) * ceil(height * scale / 512)
 
 
-def _patches(factor: float, width: int, height: int) -> int:
-    scale = min(1.0, sqrt(1_536 * 32**2 / (width * height)))
-    return ceil(factor * min(ceil(width * scale / 32) * ceil(height * scale / 32), 1_536))
+def _patches(factor: float, most: int, width: int, height: int) -> int:
+    scale = min(1.0, sqrt(most * 32**2 / (width * height)))
+    return ceil(factor * min(ceil(width * scale / 32) * ceil(height * scale / 32), most))
 
 
 def _gemini(width: int, height: int) -> int:
@@ -52,10 +53,14 @@ _RULES: tuple[tuple[str, ImageRule], ...] = (
     (r"anthropic:claude-(opus-4-[7-9]|[a-z]+-[5-9])", partial(_claude, 2_576, 4_784)),
     (r"anthropic:", partial(_claude, 1_568, 1_600)),
     (r"openai:gpt-4o-mini", partial(_tiles, 2_833, 5_667)),
-    (r"openai:gpt-(4\.1|5[^/]*)-nano", partial(_patches, 2.46)),
-    (r"openai:(gpt-(4\.1|5[^/]*)|o4)-mini", partial(_patches, 1.72)),
-    (r"openai:gpt-(5\.[2-9]|[6-9])", partial(_patches, 1.2)),
-    (r"openai:(gpt|o\d)", partial(_tiles, 85, 170)),
+    (r"openai:gpt-(4\.1|5[^/]*)-nano", partial(_patches, 2.46, 1_536)),
+    (r"openai:gpt-(4\.1|5[^/]*)-mini", partial(_patches, 1.62, 1_536)),
+    (r"openai:o4-mini", partial(_patches, 1.72, 1_536)),
+    (r"openai:gpt-5\.[23]", partial(_patches, 1.2, 1_536)),
+    (r"openai:gpt-(5\.[4-9]|[6-9])", partial(_patches, 1.2, 2_500)),
+    (r"openai:gpt-5", partial(_tiles, 70, 140)),
+    (r"openai:o\d", partial(_tiles, 75, 150)),
+    (r"openai:gpt", partial(_tiles, 85, 170)),
     (r"google:gemini-([3-9]|\d\d)", partial(_fixed, 1_120)),
     (r"google:", _gemini),
 )

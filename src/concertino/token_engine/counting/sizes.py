@@ -93,13 +93,6 @@ def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def blocks(message: Message) -> int:
-    """Return the number of content blocks that *message* becomes at a provider that counts them."""
-    if message.role == "assistant":
-        return max(len(message.parts), 1)
-    return 1 + len(message.media) if message.role != "system" else 1
-
-
 def _part_text(model: str, part: MessagePart) -> str:
     if part.kind == "tool_call":
         return f"{part.id}{part.name}{part.arguments}"

@@ -44,15 +44,16 @@ class FileCollection:
         self._files: dict[str, tuple[Path, Path]] = {}
         """The root and the path of each location."""
         self._skipped: Counter[str] = Counter()
+        self._unlisted: dict[Path, OSError] = {}
 
     def scan(self, known: Mapping[str, str]) -> Mapping[str, str]:
         """Walk the folders. A stamp is a file's time of change and size."""
         stamps: dict[str, str] = {}
-        self._files.clear()
-        self._skipped.clear()
+        for found in (self._files, self._skipped, self._unlisted):
+            found.clear()
         for root in self._roots:
             for path in [root] if root.is_file() else sorted(self._walk(root)):
-                if path.suffix.lower() not in _READERS and not os.path.isdir(path):  # noqa: PTH112 - never raises
+                if path.suffix.lower() not in _READERS and path not in self._unlisted:
                     self._skipped[path.suffix.lower() or "no suffix"] += 1
                     continue
                 location = self._location(root, path)
@@ -68,13 +69,13 @@ class FileCollection:
 
         Linked folders are not entered: they may lead out or in circles.
         """
-        unlisted: list[Path] = []
-        for folder, folders, files in os.walk(root, onerror=lambda error: unlisted.append(Path(error.filename))):
+        unlisted = lambda error: self._unlisted.update({Path(error.filename): error})  # noqa: E731
+        for folder, folders, files in os.walk(root, onerror=unlisted):
             here = Path(folder)
             hidden = {name for name in folders if name.startswith(".") or (here / name / "pyvenv.cfg").exists()}
             folders[:] = [name for name in folders if name not in hidden | {"__pycache__", "node_modules"}]
             yield from (here / name for name in files if not name.startswith("."))
-        yield from unlisted
+        yield from (folder for folder in self._unlisted if folder.is_relative_to(root))
 
     def _location(self, root: Path, path: Path) -> str:
         """Return the path below the root's name; roots of the same name are distinguished by their parents."""
@@ -89,6 +90,8 @@ class FileCollection:
         """
         root, path = self._files[location]
         try:
+            if path in self._unlisted:
+                raise self._unlisted[path]
             found = run_in_worker(parse, path.suffix.lower(), _decoded(_bytes(root, path)), location)
             return _READ_DOCUMENT.validate_python(found)
         except WorkerError as error:
@@ -142,14 +145,13 @@ def _one_line(text: str) -> str:
 def parse(suffix: str, text: str, location: str) -> ReadDocument:
     """Read *text* by its suffix. Called in a worker. Markup that its reader cannot parse is read as Markdown."""
     problem = f"only the first {_LONGEST:,} characters are read" if len(text) > _LONGEST else ""
-    text = text[:_LONGEST]
     try:
-        document = _READERS[suffix](text)
+        document = _READERS[suffix](text[:_LONGEST])
     except (MissingExtraError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - a reader may fail in any way
         problem = f"read as plain text: {type(error).__name__}"
-        document = Document(re.sub(r"^[ \t]+", "", text, flags=re.MULTILINE))
+        document = Document(re.sub(r"^[ \t]+", "", text[:_LONGEST], flags=re.MULTILINE))
     markdown = document.text.encode(errors="replace").decode()  # markup can denote lone surrogates
     heading = re.search(r"^#{1,6} (.+)$", markdown[:20_000], re.MULTILINE)
     title = _one_line(document.title or (heading[1] if heading else Path(location).stem))[:_LONGEST_TITLE]

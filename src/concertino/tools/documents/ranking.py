@@ -103,8 +103,7 @@ def _measure(connection: sqlite3.Connection, terms: list[dict[str, float]], foun
     def matches(expression: str) -> set[int]:
         return {row for (row,) in connection.execute("SELECT rowid FROM chunks WHERE chunks MATCH ?", (expression,))}
 
-    total = connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
-    whole = 0.0
+    total, whole = connection.execute("SELECT count(*) FROM chunks").fetchone()[0], 0.0
     for term in terms:
         worths: dict[int, float] = {}
         for phrase, worth in sorted(term.items(), key=lambda one: one[1]):

@@ -1,0 +1,195 @@
+"""The site: templates, static files, and the values that every page shows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from ...agents import WorkerAgent
+from ...records import record
+from ...runtime import Runtime
+from ..endpoint import ApiCall
+from .markup import markdown_html, plain_text
+
+_HERE = Path(__file__).parent
+_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data: blob:",
+        "media-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types page",
+    )
+)
+HEADERS = {"Content-Security-Policy": _POLICY, "Cross-Origin-Opener-Policy": "same-origin"}
+"""Headers of a page: it runs its own scripts only, and loads nothing from elsewhere."""
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_LISTED = 40
+"""Conversations in the list."""
+_LONGEST_SHOWN = 20_000
+"""Characters of a tool's result that the page shows."""
+
+
+@record(kw_only=True)
+class PageAgent:
+    """An agent as the page presents it."""
+
+    name: str
+    """The agent's name."""
+    label: str = ""
+    """A name for people; by default its name in words."""
+    description: str = ""
+    prompts: tuple[str, ...] = ()
+    """Examples of messages, for the empty page."""
+
+
+class Site:
+    """Renders the templates. *agents* presents those of the application; workers have texts of their own."""
+
+    def __init__(self, agents: Sequence[PageAgent], title: str) -> None:
+        self.title = title
+        self._stated = {agent.name: agent for agent in agents}
+        self._templates = Environment(
+            loader=FileSystemLoader(_HERE / "templates"),
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=StrictUndefined,
+        )
+        self._templates.filters.update(
+            markdown=markdown_html,
+            tokens=tokens,
+            money=money,
+            when=when,
+            label=label,
+            pretty=pretty,
+            cut=cut,
+            plain=plain_text,
+        )
+        self._templates.globals.update(subject=subject)
+
+    @cached_property
+    def assets(self) -> dict[str, tuple[bytes, str]]:
+        """The static files with their types, by name."""
+        files = sorted((_HERE / "static").iterdir())
+        return {path.name: (path.read_bytes(), _TYPES[path.suffix]) for path in files if path.suffix in _TYPES}
+
+    @cached_property
+    def version(self) -> str:
+        """A digest of the static files, which is part of their addresses: browsers may keep them for ever."""
+        made = hashlib.blake2b(digest_size=8)
+        for content, _ in self.assets.values():
+            made.update(content)
+        return made.hexdigest()
+
+    def agents(self, call: ApiCall) -> list[PageAgent]:
+        """Return the agents of the application as the page presents them."""
+        return [self.agent(call.runtime, name) for name in call.state.agents]
+
+    def agent(self, runtime: Runtime, name: str) -> PageAgent:
+        """Return an agent as the page presents it."""
+        if name in self._stated:
+            found = self._stated[name]
+            return PageAgent(
+                name=name, label=found.label or label(name), description=found.description, prompts=found.prompts
+            )
+        for agent in runtime.agents:
+            if agent.name == name and isinstance(agent, WorkerAgent):
+                texts = agent.definition
+                return PageAgent(
+                    name=name,
+                    label=texts.name or label(name),
+                    description=texts.description,
+                    prompts=tuple(texts.starter_prompts),
+                )
+        return PageAgent(name=name, label=label(name))
+
+    def render(self, template: str, **values: Any) -> Markup:
+        """Return a template as HTML."""
+        return Markup(self._templates.get_template(template).render(site=self, **values))  # noqa: S704 - autoescaped
+
+    def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
+        """Return a whole page."""
+        base = request.scope.get("root_path", "")
+        return HTMLResponse(self.render(template, base=base, **values), status, HEADERS)
+
+    def fragment(self, request: Request, template: str, **values: Any) -> Response:
+        """Return a part of a page, for the script."""
+        return self.page(request, template, **values)
+
+
+async def frame_values(call: ApiCall, *, title: str, here: str = "") -> dict[str, Any]:
+    """Return the values of the frame around every page: its title, the list of chats, and the open approvals."""
+    listed = await call.runtime.conversations(call.scope, _LISTED)
+    waiting = await call.runtime.approvals(call.scope, 100)
+    return {"conversations": listed, "open_approvals": len(waiting), "title": title, "here": here}
+
+
+# -- filters -----------------------------------------------------------------------------------------------------------
+
+
+def tokens(count: int) -> str:
+    """Return a number of tokens in three digits: 950, 12.3k, 4.56M."""
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= limit:
+            return f"{count / limit:.3g}{unit}"
+    return str(count)
+
+
+def money(cost: Decimal | None) -> str:
+    """Return US dollars, with more digits for small amounts."""
+    if cost is None:
+        return "no price"
+    return f"${cost:.2f}" if cost == 0 or cost >= 1 else f"${cost:.4f}"
+
+
+def when(seconds: float) -> str:
+    """Return a moment in ISO form, for a `time` element."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def label(name: str) -> str:
+    """Return a name of a program as words: `main_thread` is "Main thread"."""
+    words = re.sub(r"[_\-\s]+", " ", name).strip()
+    return words[:1].upper() + words[1:]
+
+
+def pretty(text: str) -> str:
+    """Return JSON text with indentation; other text as it is."""
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
+
+
+def cut(text: str, most: int = _LONGEST_SHOWN) -> str:
+    """Return the beginning of a long text."""
+    return text if len(text) <= most else f"{text[:most]}\n… {len(text) - most:,} more characters"
+
+
+def subject(arguments: str) -> str:
+    """Return the first text among a call's arguments, in one line."""
+    try:
+        value = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return ""
+    texts = [each for each in value.values() if isinstance(each, str)] if isinstance(value, dict) else []
+    return " ".join(texts[0].split())[:160] if texts else ""

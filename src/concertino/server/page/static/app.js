@@ -1,0 +1,64 @@
+// The page: what all of its views share. The chat, the panel and the forms are modules of their own.
+
+import { complain, copied, localize } from "./http.js";
+import { decorate } from "./decorate.js";
+import { actions as approvals } from "./approvals.js";
+import { actions as chat } from "./chat.js";
+import { actions as panel } from "./panel.js";
+import { actions as goals } from "./goals.js";
+
+const themes = ["system", "light", "dark"];
+
+function setTheme(name) {
+  const found = themes.includes(name) ? name : "system";
+  if (found === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = found;
+  document.getElementById("theme-name").textContent = found;
+  try {
+    localStorage.setItem("theme", found);
+  } catch {
+    // storage is off: the theme counts for this page
+  }
+}
+
+function setSidebar(open) {
+  document.body.classList.toggle("sidebar-open", open);
+  const button = document.querySelector('[data-action="open-sidebar"]');
+  button.setAttribute("aria-expanded", String(open));
+  (open ? document.querySelector(".new-chat") : button).focus();
+}
+
+const own = {
+  theme: () => setTheme(themes[(themes.indexOf(document.documentElement.dataset.theme ?? "system") + 1) % 3]),
+  "open-sidebar": () => setSidebar(true),
+  "close-sidebar": () => setSidebar(false),
+  "copy-code": (button) => copied(button, button.closest(".code").querySelector("code").textContent),
+  "copy-message": (button) => copied(button, button.closest(".question").querySelector(".message").textContent),
+};
+const actions = { ...own, ...approvals, ...chat, ...panel, ...goals };
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-action]");
+  const action = button && actions[button.dataset.action];
+  if (!action) return;
+  event.preventDefault();
+  try {
+    await action(button);
+  } catch (error) {
+    complain(error);
+  }
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && document.body.classList.contains("sidebar-open")) setSidebar(false);
+});
+
+let stored = null;
+try {
+  stored = localStorage.getItem("theme");
+} catch {
+  // as above
+}
+setTheme(stored);
+decorate(document);
+localize(document);

@@ -1,0 +1,73 @@
+// Cards of calls that wait for an approval, in a chat and on a page of their own.
+
+import { announce, api, complain } from "./http.js";
+
+export const actions = {
+  "edit-arguments": (button) => {
+    const edited = button.form.querySelector(".edit-arguments");
+    edited.hidden = !edited.hidden;
+    button.setAttribute("aria-expanded", String(!edited.hidden));
+    button.textContent = edited.hidden ? "Edit arguments" : "Use the original";
+    if (!edited.hidden) edited.querySelector("textarea").focus();
+  },
+};
+
+function edited(form) {
+  const part = form.querySelector(".edit-arguments");
+  if (part.hidden) return undefined;
+  const problem = part.querySelector(".problem");
+  problem.hidden = true;
+  try {
+    const value = JSON.parse(form.elements.arguments.value);
+    if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("it is no object");
+    return value;
+  } catch (error) {
+    problem.textContent = `This is not a JSON object: ${error.message}`;
+    problem.hidden = false;
+    form.elements.arguments.focus();
+    throw null;
+  }
+}
+
+async function answer(card, form, decision) {
+  const body = { decision };
+  if (decision === "approve") {
+    const changed = edited(form);
+    if (changed !== undefined) body.arguments = changed;
+    body.remember = form.elements.remember.value;
+  } else {
+    const reason = form.querySelector(".deny-reason");
+    if (reason.hidden) {
+      reason.hidden = false;
+      form.elements.reason.focus();
+      return;
+    }
+    body.reason = form.elements.reason.value;
+  }
+  const controls = [...form.elements];
+  for (const each of controls) each.disabled = true;
+  try {
+    await api("POST", `/api/approvals/${encodeURIComponent(card.dataset.key)}`, body);
+  } catch (error) {
+    for (const each of controls) each.disabled = false;
+    throw error;
+  }
+  announce(decision === "approve" ? "Allowed." : "Denied.");
+  card.classList.add("answered");
+  card.closest(".waiting-call")?.remove();
+  const badge = document.getElementById("open-approvals");
+  const left = Math.max(Number(badge.textContent) - 1, 0);
+  badge.textContent = left;
+  badge.hidden = left === 0;
+}
+
+document.addEventListener("submit", async (event) => {
+  const form = event.target;
+  if (!form.matches(".approval-form")) return;
+  event.preventDefault();
+  try {
+    await answer(form.closest(".approval"), form, event.submitter?.value ?? "approve");
+  } catch (error) {
+    if (error) complain(error);
+  }
+});

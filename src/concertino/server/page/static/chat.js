@@ -1,0 +1,383 @@
+// The chat: sending, stopping, editing, branches, and the list of turns.
+
+import { announce, api, base, complain, copied, fragment, localize } from "./http.js";
+import { decorate } from "./decorate.js";
+import { ask } from "./dialog.js";
+import { Live } from "./live.js";
+import { refresh } from "./panel.js";
+import { Uploads } from "./uploads.js";
+
+const chat = document.getElementById("chat");
+const composer = document.getElementById("composer");
+const turns = document.getElementById("turns");
+const scroll = document.getElementById("scroll");
+const text = document.getElementById("text");
+const uploads = chat ? new Uploads(composer, text) : null;
+let conversation = chat?.dataset.conversation ?? "";
+let live = null;
+let following = true; // whether the newest text stays in view
+let pinned = true; // also when the question leaves it
+
+const path = (rest = "") => `/api/conversations/${encodeURIComponent(conversation)}${rest}`;
+const turnPath = (button, rest) => path(`/turns/${encodeURIComponent(turnOf(button).dataset.turn)}/${rest}`);
+const turnOf = (element) => element.closest("[data-turn]");
+const key = () => ({ headers: { "Idempotency-Key": crypto.randomUUID?.() ?? String(Math.random()) } });
+
+// -- the list of turns
+
+/** Makes the list of turns as the server has it. Turns that have not changed stay as they are. */
+async function sync() {
+  const found = await fragment(`/c/${encodeURIComponent(conversation)}/turns`);
+  const seen = found.querySelector("[data-seen]");
+  const shown = new Map([...turns.querySelectorAll("[data-turn]")].map((each) => [each.dataset.turn, each]));
+  const fresh = [...found.querySelectorAll("[data-turn]")];
+  const first = fresh[0] && shown.get(fresh[0].dataset.turn);
+  const older = [];
+  for (let each = first?.previousElementSibling; each; each = each.previousElementSibling) {
+    if (!each.hidden) older.unshift(each);
+  }
+  const earlier = found.querySelector(".earlier");
+  const before = first ? older : earlier ? [earlier] : [];
+  const list = [seen, ...before, ...fresh.map((each) => kept(shown.get(each.dataset.turn), each))];
+  for (const each of [...turns.children]) if (!list.includes(each)) each.remove();
+  list.forEach((each, index) => {
+    if (turns.children[index] !== each) turns.insertBefore(each, turns.children[index] ?? null);
+  });
+  busy();
+  toEnd();
+}
+
+function kept(old, made) {
+  if (old && old.dataset.version === made.dataset.version) return old;
+  if (old && "live" in old.dataset && "live" in made.dataset) {
+    old.dataset.state = made.dataset.state; // its stream fills it
+    return old;
+  }
+  for (const open of old?.querySelectorAll("details[open][id]:not(.agents)") ?? []) {
+    const same = made.querySelector(`#${CSS.escape(open.id)}`);
+    if (same) same.open = true;
+  }
+  decorate(made);
+  localize(made);
+  // What was seen live has more than what is stored, if the data policy keeps little.
+  for (const slot of "live" in (old?.dataset ?? {}) ? old.querySelectorAll("[data-slot]") : []) {
+    const same = made.querySelector(`#${CSS.escape(slot.id)}`);
+    if (same && slot.childElementCount > same.childElementCount) same.replaceChildren(...slot.childNodes);
+  }
+  return made;
+}
+
+/** Shows whether a turn is in progress. */
+function busy() {
+  const running = [...turns.querySelectorAll("[data-turn]")].some((each) =>
+    ["running", "waiting", "queued"].includes(each.dataset.state),
+  );
+  document.querySelector('[data-action="stop"]').hidden = !running;
+  composer.querySelector(".when-busy").hidden = !running;
+  composer.classList.toggle("busy", running);
+}
+
+const current = () => [...turns.querySelectorAll('[data-state="running"], [data-state="waiting"]')].at(-1);
+
+async function earlier() {
+  const mark = turns.querySelector(".earlier");
+  if (!mark || mark.dataset.loading) return;
+  mark.dataset.loading = "yes";
+  const found = await fragment(
+    `/c/${encodeURIComponent(conversation)}/turns?before=${encodeURIComponent(mark.dataset.before)}`,
+  );
+  decorate(found);
+  found.querySelector("[data-seen]").remove();
+  const below = scroll.scrollHeight - scroll.scrollTop;
+  mark.replaceWith(found);
+  scroll.scrollTop = scroll.scrollHeight - below;
+  watch();
+}
+
+const sight = chat && new IntersectionObserver((seen) => seen.some((each) => each.isIntersecting) && earlier().catch(complain), {
+  root: scroll,
+  rootMargin: "600px 0px 0px 0px",
+});
+
+function watch() {
+  sight.disconnect();
+  const mark = turns.querySelector(".earlier");
+  if (mark) sight.observe(mark);
+}
+
+// -- scrolling
+
+const end = () => scroll.scrollHeight - scroll.clientHeight;
+
+/** Follows the newest text, until the question is at the top: then the reader reads from there, or asks for the end. */
+function toEnd() {
+  if (following) {
+    const question = turns.lastElementChild;
+    const top = pinned || !question ? Infinity : question.offsetTop - scroll.offsetTop - 12;
+    scroll.scrollTop = Math.min(end(), top);
+  }
+  offerEnd();
+}
+
+function offerEnd() {
+  document.querySelector(".to-end").hidden = end() - scroll.scrollTop < 60;
+}
+
+function scrolled() {
+  if (end() - scroll.scrollTop < 4) following = pinned = true;
+  offerEnd();
+}
+
+/** Leaves the text where it is as soon as the reader scrolls. */
+function letGo() {
+  following = false;
+}
+
+function begins() {
+  following = true;
+  pinned = false;
+}
+
+// -- sending
+
+async function begin() {
+  const agent = document.querySelector('input[name="agent"]:checked')?.value ?? chat.dataset.agent;
+  const label = text.placeholder.replace("Message ", "with ");
+  const made = await api("POST", "/api/conversations", { agent });
+  conversation = made.id;
+  chat.dataset.conversation = made.id;
+  document.querySelector('.new-chat').removeAttribute("aria-current");
+  history.replaceState(null, "", `${base}/c/${encodeURIComponent(made.id)}`);
+  document.body.dataset.here = made.id;
+  document.querySelector(".welcome")?.remove();
+  document.getElementById("chat-actions").hidden = false;
+  Object.assign(document.getElementById("with"), { textContent: label, hidden: false });
+}
+
+async function send() {
+  const message = text.value.trim();
+  if (!message || composer.classList.contains("sending")) return;
+  composer.classList.add("sending");
+  try {
+    const files = await uploads.ids();
+    const fresh = !conversation;
+    if (fresh) await begin();
+    const whenBusy = composer.elements.when_busy;
+    const when_busy = whenBusy.closest("label").hidden ? "queue" : whenBusy.value;
+    await api("POST", path("/turns"), { text: message, files, when_busy }, key());
+    text.value = "";
+    uploads.clear();
+    resize();
+    begins();
+    await changed();
+    if (fresh) await entitle(message);
+  } finally {
+    composer.classList.remove("sending");
+  }
+}
+
+/** Names a new chat after its first message, so that the list can be read at once. */
+async function entitle(message) {
+  const line = message.replace(/\s+/g, " ");
+  const title = line.length > 60 ? `${line.slice(0, 60).replace(/\s\S*$/, "")} …` : line;
+  await api("PATCH", path(), { title });
+  setTitle(title);
+  await list();
+}
+
+function setTitle(title) {
+  chat.dataset.title = title;
+  document.getElementById("title").textContent = title;
+}
+
+async function list() {
+  const found = await fragment(`/conversations?here=${encodeURIComponent(conversation)}`);
+  document.getElementById("conversations").replaceChildren(found);
+}
+
+/** Shows a change of this page's at once: the stream begins again with the turn in progress. */
+async function changed() {
+  await sync();
+  if (live) live.open();
+  else follow();
+}
+
+function follow() {
+  live = new Live(
+    conversation,
+    () => turns.querySelector("[data-seen]")?.dataset.seen ?? "",
+    async (frame) => {
+      if (frame.title) setTitle(frame.title);
+      await sync();
+      list().catch(() => {});
+    },
+    (frame) => {
+      toEnd();
+      refresh(frame.turn);
+      drawDocument();
+    },
+  );
+}
+
+/** Draws the living document of a goal again, at most once a second. */
+function drawDocument() {
+  const section = document.getElementById("document");
+  if (!section || section.dataset.due) return;
+  section.dataset.due = "yes";
+  setTimeout(async () => {
+    delete section.dataset.due;
+    const found = await fragment(`/c/${encodeURIComponent(conversation)}/document`).catch(() => null);
+    if (found) section.replaceChildren(found);
+  }, 1000);
+}
+
+function resize() {
+  text.style.height = "";
+  text.style.height = `${Math.min(text.scrollHeight, innerHeight * 0.4)}px`;
+}
+
+// -- actions on turns
+
+function edit(button) {
+  const turn = turnOf(button);
+  const message = turn.querySelector(".message");
+  if (turn.querySelector(".edit-form")) return;
+  const form = document.createElement("form");
+  form.className = "edit-form";
+  const field = document.createElement("textarea");
+  field.value = message.textContent;
+  field.rows = 3;
+  field.setAttribute("aria-label", "Edited message");
+  const save = Object.assign(document.createElement("button"), { className: "primary", textContent: "Send" });
+  const cancel = Object.assign(document.createElement("button"), { type: "button", textContent: "Cancel" });
+  const row = document.createElement("div");
+  row.className = "edit-row";
+  row.append(cancel, save);
+  form.append(field, row);
+  message.hidden = true;
+  message.after(form);
+  field.focus();
+  const close = () => {
+    form.remove();
+    message.hidden = false;
+    button.focus();
+  };
+  cancel.addEventListener("click", close);
+  form.addEventListener("keydown", (event) => event.key === "Escape" && close());
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    try {
+      await api("POST", turnPath(turn, "edit"), { text: field.value, when_busy: "interrupt" }, key());
+      begins();
+      await changed();
+    } catch (error) {
+      complain(error);
+    }
+  });
+}
+
+async function stop() {
+  const turn = current();
+  if (!turn) return;
+  await api("POST", `/api/runs/${encodeURIComponent(turn.dataset.turn)}/stop`);
+  announce("The answer was stopped.");
+}
+
+export const actions = chat
+  ? {
+      edit,
+      stop,
+      earlier,
+      prompt: (button) => {
+        text.value = button.textContent;
+        return send();
+      },
+      "copy-answer": async (button) => {
+        const turn = await api("GET", path(`/turns/${encodeURIComponent(turnOf(button).dataset.turn)}`));
+        await copied(button, turn.answer);
+      },
+      regenerate: async (button) => {
+        await api("POST", turnPath(button, "regenerate"), {}, key());
+        begins();
+        await changed();
+      },
+      branch: async (button) => {
+        await api("POST", turnPath(button, "branch"));
+        await changed();
+        announce("The next message continues from here.");
+        text.focus();
+      },
+      switch: async (button) => {
+        await api("POST", path(`/turns/${encodeURIComponent(button.dataset.to)}/switch`));
+        await changed();
+        turns.querySelector(`[data-turn="${CSS.escape(button.dataset.to)}"] [data-action="switch"]:enabled`)?.focus();
+      },
+      rate: async (button) => {
+        const rating = button.getAttribute("aria-pressed") === "true" ? null : button.dataset.rating;
+        await api("PUT", turnPath(button, "feedback"), { rating });
+        for (const each of turnOf(button).querySelectorAll('[data-action="rate"]')) {
+          each.setAttribute("aria-pressed", String(each.dataset.rating === rating));
+        }
+      },
+      withdraw: async (button) => {
+        await api("DELETE", path(`/queue/${encodeURIComponent(turnOf(button).dataset.turn)}`));
+        await changed();
+      },
+      rename: async () => {
+        const title = await ask({ title: "Title of this chat", value: chat.dataset.title, confirm: "Rename" });
+        if (!title) return;
+        await api("PATCH", path(), { title });
+        setTitle(title);
+        await list();
+      },
+      export: () => {
+        const link = document.createElement("a");
+        link.href = base + path("/export");
+        link.download = "conversation.json";
+        link.click();
+      },
+      delete: async () => {
+        const title = "Delete this chat? It cannot be restored.";
+        if (!(await ask({ title, confirm: "Delete", danger: true }))) return;
+        await api("DELETE", path());
+        location.assign(`${base}/`);
+      },
+      "to-end": () => {
+        following = pinned = true;
+        toEnd();
+      },
+    }
+  : {};
+
+if (chat) {
+  composer.addEventListener("submit", (event) => {
+    event.preventDefault();
+    send().catch(complain);
+  });
+  text.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      composer.requestSubmit();
+    }
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !event.target.closest(".edit-form, .panel, .sidebar")) stop().catch(complain);
+  });
+  text.addEventListener("input", resize);
+  scroll.addEventListener("scroll", scrolled, { passive: true });
+  scroll.addEventListener("wheel", (event) => event.deltaY < 0 && letGo(), { passive: true });
+  scroll.addEventListener("touchmove", letGo, { passive: true });
+  scroll.addEventListener("pointerdown", (event) => event.target === scroll && letGo());
+  scroll.addEventListener("keydown", (event) => ["ArrowUp", "PageUp", "Home"].includes(event.key) && letGo());
+  new ResizeObserver(toEnd).observe(chat);
+  document.addEventListener("change", (event) => {
+    if (event.target.name !== "agent") return;
+    for (const each of document.querySelectorAll(".prompts")) each.hidden = each.dataset.agent !== event.target.value;
+    const label = event.target.closest("label").querySelector(".agent-label").textContent;
+    text.placeholder = `Message ${label}`;
+  });
+  if (conversation) follow();
+  busy();
+  toEnd();
+  watch();
+}

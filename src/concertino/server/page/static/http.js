@@ -1,0 +1,66 @@
+// Requests to the API of the same application, and HTML that the server has rendered.
+
+export const base = document.body.dataset.base;
+const policy = globalThis.trustedTypes?.createPolicy("page", { createHTML: (html) => html });
+
+/** Sends a request and returns the JSON of its answer. Throws an Error with the server's message. */
+export async function api(method, path, body, options = {}) {
+  const headers = { ...options.headers };
+  if (body !== undefined && !options.raw) {
+    headers["Content-Type"] = "application/json";
+  }
+  let answer;
+  try {
+    answer = await fetch(base + path, { method, headers, body: options.raw ? body : JSON.stringify(body) });
+  } catch {
+    throw new Error("The server does not answer. Check the connection, and try again.");
+  }
+  if (!answer.ok) {
+    const found = await answer.json().catch(() => null);
+    throw new Error(found?.error?.message ?? `The server answered with status ${answer.status}.`);
+  }
+  return answer.status === 204 ? null : answer.json();
+}
+
+/** Returns HTML of the server's as a fragment. The server sanitizes it: this is the only place that parses HTML. */
+export function parsed(html) {
+  const template = document.createElement("template");
+  template.innerHTML = policy ? policy.createHTML(html) : html;
+  return template.content;
+}
+
+/** Fetches a fragment of a page. */
+export async function fragment(path) {
+  const answer = await fetch(base + path);
+  if (!answer.ok) throw new Error(`The server answered with status ${answer.status}.`);
+  return parsed(await answer.text());
+}
+
+/** Says something to people who hear the page. */
+export function announce(text) {
+  document.getElementById("announce").textContent = text;
+}
+
+/** Shows an error for some seconds. */
+export function complain(error) {
+  const toast = document.createElement("p");
+  toast.className = "toast";
+  toast.textContent = error.message ?? String(error);
+  document.getElementById("toasts").append(toast);
+  setTimeout(() => toast.remove(), 8000);
+}
+
+/** Shows moments in the reader's own time and language. */
+export function localize(root) {
+  for (const each of root.querySelectorAll("time[datetime]:not([data-local])")) {
+    each.dataset.local = "";
+    each.textContent = new Date(each.dateTime).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+  }
+}
+
+/** Puts a text on the clipboard, and confirms it on the button. */
+export async function copied(button, text) {
+  await navigator.clipboard.writeText(text);
+  button.classList.add("done");
+  setTimeout(() => button.classList.remove("done"), 1500);
+}

@@ -1,0 +1,138 @@
+"""The items of a turn: texts, calls, reports and agents, and which of them have changed."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any, Literal
+
+from ...events import CallWaiting, MediaDigest
+from ...ids import digest
+from ...messages import Media
+from ...records import record
+from ...usage import UsageRecord, total
+from .markup import Citations, MarkdownBlocks
+
+AgentState = Literal["running", "suspended", "completed", "limited", "failed", "cancelled"]
+CallState = Literal["writing", "running", "waiting", "completed", "failed"]
+
+
+@record(frozen=False, eq=False)
+class TextItem:
+    """A text of a model, or its reasoning."""
+
+    id: str
+    into: str
+    kind: Literal["text", "reasoning"]
+    draft: bool
+    blocks: MarkdownBlocks
+    text: str = ""
+    ended: bool = False
+
+
+@record(frozen=False, eq=False)
+class LineItem:
+    """One line about the run: a notice, a message that steers, a note of a worker."""
+
+    id: str
+    into: str
+    kind: Literal["notice", "steered", "note"]
+    text: str
+
+
+@record(frozen=False, eq=False)
+class MediaItem:
+    """An image or a file that the model produced."""
+
+    id: str
+    into: str
+    media: Media
+
+
+@record(frozen=False, eq=False)
+class CallItem:
+    """A tool call."""
+
+    id: str
+    into: str
+    run_id: str
+    name: str
+    call_id: str
+    arguments: str = ""
+    state: CallState = "writing"
+    content: str = ""
+    error: str = ""
+    steps: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Its progress steps by id."""
+    media: tuple[MediaDigest, ...] = ()
+    waits: CallWaiting | None = None
+    agent: AgentItem | None = None
+    """The sub-agent that works on it."""
+
+
+@record(frozen=False, eq=False)
+class ReportItem:
+    """A report that a tool hands to the user."""
+
+    id: str
+    into: str
+    whole: str
+    markdown: str
+    """Without the list of sources."""
+    citations: Citations
+
+
+@record(frozen=False, eq=False)
+class AgentItem:
+    """The run of an agent."""
+
+    run_id: str
+    name: str
+    task: str
+    id: str
+    state: AgentState = "running"
+    activity: str = "starting"
+    usage: dict[str, UsageRecord] = field(default_factory=dict)
+    """Its own records, without its sub-agents', by id."""
+    children: list[AgentItem] = field(default_factory=list)
+    error: str = ""
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of its own model calls."""
+        return total(self.usage.values()).tokens.total
+
+
+TurnItem = TextItem | LineItem | MediaItem | CallItem | ReportItem
+
+
+class ChangedItems:
+    """The items of one turn. `changed` has the ids of those to draw again."""
+
+    def __init__(self, turn_id: str) -> None:
+        self.turn_id = turn_id
+        self.items: dict[str, TurnItem] = {}
+        """All items by id, in the order of their beginning."""
+        self.changed: dict[str, None] = {}
+        """Ids in the order of their change."""
+        self.removed: list[str] = []
+
+    def _id(self, kind: str, of: str) -> str:
+        return f"{self.turn_id}-{kind}-{digest(of)[:16]}"  # ids of calls are texts of a model's
+
+    def _add(self, item: TurnItem) -> None:
+        if item.id not in self.items:
+            self.items[item.id] = item
+        self._touch(item.id)
+
+    def _touch(self, id: str) -> None:
+        self.changed[id] = None
+
+    def _drop(self, id: str) -> None:
+        self.items.pop(id, None)
+        self.changed.pop(id, None)
+        self.removed.append(id)
+
+
+def draft(item: TextItem | ReportItem) -> bool:
+    """Return whether a text is not for the user as the answer."""
+    return isinstance(item, TextItem) and (item.draft or item.kind == "reasoning")

@@ -1,0 +1,111 @@
+"""Clients whose server is killed in the middle of an answer, and that go on at another process."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+
+from .test_routes import RESUMED, Browser, text_of
+
+pytestmark = pytest.mark.slow
+
+
+@asynccontextmanager
+async def process(database: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """Yield a server and its address; kill it afterwards."""
+    command = (sys.executable, "-m", "tests.clients.program", str(database))
+    made = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert made.stdout is not None
+    try:
+        yield made, (await made.stdout.readline()).decode().strip()
+    finally:
+        if made.returncode is None:
+            made.kill()
+        await made.wait()
+
+
+@pytest.fixture
+async def two(tmp_path: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str, str]]:
+    """Return a process to kill, its address, and the address of another process."""
+    database = tmp_path / "a.db"
+    async with process(database) as (first, one), process(database) as (_, other):
+        yield first, one, other
+
+
+def whole(chunks: list[Any]) -> str:
+    """Return the text of a UI message as the client shows it without its void parts."""
+    void = {chunk["data"]["part"] for chunk in chunks if isinstance(chunk, dict) and chunk["type"] == "data-void"}
+    return text_of([chunk for chunk in chunks if isinstance(chunk, dict) and chunk.get("id") not in void])
+
+
+async def test_a_ui_message_is_whole_after_a_kill(two: tuple[asyncio.subprocess.Process, str, str]) -> None:
+    first, one, other = two
+    message = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "conform:resume"}]}
+    browser, again = Browser(one), Browser(other)
+    async with browser.http, again.http:
+        with pytest.raises(httpx2.TransportError):
+            async with browser.http.stream("POST", "/api/chat/", json={"id": "c", "messages": [message]}) as stream:
+                seen = 0
+                async for line in stream.aiter_lines():
+                    seen += "text-delta" in line
+                    if seen == 5:
+                        first.kill()
+        chunks = await again.frames("GET", "/api/chat/c/stream")
+        assert whole(chunks) == RESUMED
+        assert [chunk["type"] for chunk in chunks[:-1]].count("data-void") == 1
+        assert chunks[-2]["type"] == "finish"
+
+
+async def test_an_ag_ui_run_is_whole_after_a_kill(two: tuple[asyncio.subprocess.Process, str, str]) -> None:
+    first, one, other = two
+    body = {"threadId": "t", "runId": "r", "messages": [{"id": "m1", "role": "user", "content": "conform:resume"}]}
+    browser, again = Browser(one), Browser(other)
+    async with browser.http, again.http:
+        with pytest.raises(httpx2.TransportError):
+            async with browser.http.stream("POST", "/agui/", json=body) as stream:
+                seen = 0
+                async for line in stream.aiter_lines():
+                    seen += "TEXT_MESSAGE_CONTENT" in line
+                    if seen == 5:
+                        first.kill()
+        events = await again.frames("POST", "/agui/", json=body)
+        (snapshot,) = [event for event in events if event["type"] == "MESSAGES_SNAPSHOT"]
+        assert [message["role"] for message in snapshot["messages"]] == ["user"], "the void text is taken back"
+        after = events[events.index(snapshot) :]
+        assert text_of(after, "TEXT_MESSAGE_CONTENT") == RESUMED
+        assert events[-1]["outcome"] == {"type": "success"}
+
+
+async def test_a_client_of_openai_repeats_its_request_after_a_kill(
+    two: tuple[asyncio.subprocess.Process, str, str],
+) -> None:
+    first, one, other = two
+    asked: Any = {
+        "model": "conformance",
+        "messages": [{"role": "user", "content": "conform:resume"}],
+        "extra_headers": {"Idempotency-Key": "k"},
+    }
+    async with (
+        openai.AsyncOpenAI(base_url=f"{one}/v1", api_key="ann", max_retries=0) as client,
+        openai.AsyncOpenAI(base_url=f"{other}/v1", api_key="ann", max_retries=0) as again,
+    ):
+        id, seen = "", 0
+        # A cut connection in the middle of a stream is an error of the HTTP client.
+        with pytest.raises((openai.APIConnectionError, httpx2.TransportError)):
+            async for chunk in await client.chat.completions.create(stream=True, **asked):
+                id, seen = chunk.id, seen + 1
+                if seen == 5:
+                    first.kill()
+        completion = await again.chat.completions.create(**asked)
+        assert completion.id == id, "it is the same run"
+        assert (completion.choices[0].message.content or "").endswith(RESUMED)
+        response = await again.responses.retrieve(id.replace("chatcmpl-", "resp_"))
+        assert response.output_text == RESUMED
