@@ -198,8 +198,16 @@ class McpToolbox:
                 break
         if server.tools is not None and (missing := set(server.tools) - offered):
             problems.append(f"MCP server {server.name!r} has no tool {', '.join(sorted(missing))}")
-        capabilities = client.server_capabilities
-        if capabilities.resources is not None and server.tools is None:
+        if server.tools is None and await _has_resources(client):
             for resource_tool in (ListResources(self, server.name), ReadResource(self, server.name)):
                 found.setdefault(resource_tool.name, resource_tool)
         return tuple(found.values())
+
+
+async def _has_resources(client: Any) -> bool:
+    """Return whether the server has resources now. Many declare the capability and have none."""
+    if client.server_capabilities.resources is None:
+        return False
+    if (await client.list_resources()).resources:
+        return True
+    return bool((await client.list_resource_templates()).resource_templates)
