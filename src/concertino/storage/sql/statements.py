@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from ...errors import ConfigurationError
-from ...scope import AnyScope, TenantScope
+from ...scope import AnyScope, Scope, TenantScope
 from .rows import scope_row
 from .session import Session
 
@@ -50,7 +50,8 @@ def scoped(connection: Session, name: str, scope: AnyScope) -> tuple[str, dict[s
 
     A statement marks the limit with a comment such as `/*reached r*/`, where `r` is the table with the owner's columns.
     """
-    return limited(connection.queries[name], kind_of(scope)), scope_row(scope)
+    kind = type(scope).__name__ if isinstance(scope, Scope) else kind_of(scope)  # most are: that saves a call
+    return limited(connection.queries[name], kind), scope_row(scope)
 
 
 def kind_of(scope: AnyScope) -> str:
