@@ -345,7 +345,7 @@ def test_a_definition_is_read_from_toml_and_yaml(tmp_path: Path) -> None:
         (TOML.replace("$tenant", "$goal"), "unknown $goal"),
         (TOML.replace("$tenant", "$ 5"), "'$$'"),
         (TOML.replace("max_passes", "passes"), "unknown field 'passes'"),
-        (TOML.replace("max_passes = 2", "max_passes = 0"), "invalid max_passes 0"),
+        (TOML.replace("max_passes = 2", "max_passes = 0"), "LoopConfig(max_passes=0)"),
         (TOML.replace("default_tools", "defaults"), "unknown field 'defaults'"),
         (TOML.replace('"stats", {', "5, {"), "invalid default_tools entry 5"),
         ("color = 1\n" + TOML, "unknown field 'color'"),
