@@ -72,8 +72,10 @@ async def test_questions_of_strangers_have_the_answers_of_their_sql(database: Pa
     ):
         for turn, tenant in enumerate(TENANTS):
             codes = dict(rows.execute("SELECT name, carrier FROM airlines WHERE tenant = ?", (tenant,)))
-            for question, sql in STRANGERS[turn::8]:  # each query reads all flights
-                own = f"WITH f AS (SELECT * FROM flights WHERE tenant = ?) {sql}"
+            for question, sql in STRANGERS[turn::2]:
+                # Otherwise SQLite reads all flights for each plane.
+                in_order = sql.replace("JOIN planes", "CROSS JOIN planes")
+                own = f"WITH f AS (SELECT * FROM flights WHERE tenant = ?) {in_order}"
                 wanted = [[_rounded(each) for each in row] for row in rows.execute(own, (tenant,))]
                 result = await Desk(runtime).ask(question, tenant)
                 data: Any = result.data.get("data.summarize", result.data.get("data.searchRecords", []))
