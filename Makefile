@@ -38,7 +38,7 @@ $(BROWSER): tests/page/requirements.txt $(READY)
 	touch $(BROWSER)
 
 coverage: setup
-	$(PYTEST) --cov --cov-report=term
+	$(PYTEST) -m "not (sweep or wheel or slow or node or browser)" --cov --cov-report=term
 
 mutate: setup
 	$(BIN)/python -m tests.mutation --number $(N) $(if $(SEED),--seed $(SEED))
