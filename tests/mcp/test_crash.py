@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from concertino import Resources, Runtime, SqliteStore
 from concertino.testing import ScriptedModel
 from concertino.tools.mcp import McpToolbox
@@ -19,6 +21,7 @@ from .test_servers import results
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 async def test_a_question_survives_a_kill_and_is_answered_elsewhere(tmp_path: Path) -> None:
     database, ledger = tmp_path / "runs.db", tmp_path / "ledger"
     process = await asyncio.create_subprocess_exec(

@@ -13,6 +13,7 @@ from concertino.tools.mcp import McpServer, McpToolbox
 from .conftest import bare, friendly, run
 
 Open = Callable[..., McpToolbox]
+pytestmark = pytest.mark.slow  # each test starts servers
 
 
 async def test_servers_that_cannot_be_reached_are_reported_and_the_others_work(
