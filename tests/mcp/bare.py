@@ -23,9 +23,11 @@ def tools() -> list[dict[str, Any]]:
             {"name": "a b/c" + "x" * 90, "description": "y" * 100_000, "inputSchema": SCHEMA},
             {"name": "invalid", "inputSchema": {"type": "object", "properties": {"a": {"type": "nothing"}}}},
             {"name": "good", "inputSchema": SCHEMA},
+            {"name": "the.same", "inputSchema": SCHEMA},
+            {"name": "the_same", "inputSchema": SCHEMA},
         ]
     lying = {"type": "object", "properties": {"total": {"type": "integer"}}, "required": ["total"]}
-    hints = {"annotations": {"readOnlyHint": KIND == "safe"}}
+    hints = {"annotations": {"readOnlyHint": KIND in ("safe", "back")}}
     return [{"name": "go", "inputSchema": SCHEMA, **hints, **({"outputSchema": lying} if KIND == "lying" else {})}]
 
 
@@ -53,6 +55,9 @@ for line in sys.stdin:
         send({"id": key, "result": {"tools": tools()}})
     elif method == "tools/call":
         if KIND in ("dying", "safe"):
+            sys.exit(1)
+        if KIND == "back" and not (seen := Path(request["params"]["arguments"]["file"])).exists():
+            seen.touch()
             sys.exit(1)
         if KIND == "asking":
             amount = {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}

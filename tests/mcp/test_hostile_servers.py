@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from concertino.errors import ConcertinoError
 from concertino.messages import ToolMessage
 from concertino.testing import call
 from concertino.tools.mcp import McpServer, McpToolbox
 
-from .conftest import bare, friendly, run
+from .conftest import ANN, bare, friendly, run
 
 Open = Callable[..., McpToolbox]
 pytestmark = pytest.mark.slow  # each test starts servers
@@ -36,11 +39,10 @@ async def test_tools_that_cannot_be_used_are_reported_and_left_out(opened: Open,
         names = [tool.name for tool in box.tools]
         assert all(len(tool.description) <= 8_000 for tool in box.tools)
         result = await run(box, call("strange_good"), "Done.")
-    assert names[-1] == "strange.good"
-    assert len(names) == 2
+    assert names[1:] == ["strange.good", "strange.the.same"]
     assert len(names[0]) <= 64
     assert names[0].startswith("strange.a_b_c")
-    assert [report.split("'")[3] for report in reports] == ["strange.outside", "strange.invalid"]
+    assert [report.split("'")[3] for report in reports] == ["strange.outside", "strange.invalid", "strange.the_same"]
     assert result.messages[2].content == "ok"
 
 
@@ -80,3 +82,23 @@ async def test_a_call_that_hangs_ends_at_its_time_limit(opened: Open, tmp_path: 
         result = await run(box, turn, call("own_add", a=2, b=2), "Done.")
     assert "0.5" in result.messages[2].content
     assert result.data["own.add"] == {"total": 4}
+
+
+async def test_all_calls_that_wait_for_a_connection_get_an_error(opened: Open) -> None:
+    async with opened() as box:
+        silent = box.connection(bare("silent", connect_seconds=1), ANN)
+        found = await asyncio.gather(*[silent.client() for _ in range(3)], return_exceptions=True)
+        assert [type(each).__name__ for each in found] == ["McpConnectionError"] * 3
+    async with opened() as box:
+        silent = box.connection(bare("silent"), ANN)
+        waiting = asyncio.ensure_future(silent.client())
+        await asyncio.sleep(0)
+        await silent.close()
+        with pytest.raises(ConcertinoError, match="was closed"):
+            await waiting
+
+
+async def test_a_call_that_may_be_repeated_is_sent_to_the_server_that_comes_back(opened: Open, tmp_path: Path) -> None:
+    async with opened(bare("back")) as box:
+        result = await run(box, [call("back_go", file=str(tmp_path / "seen"))] * 3, "Done.")
+    assert [message.content for message in result.messages[2:5]] == ["ok"] * 3  # type: ignore[union-attr]

@@ -169,6 +169,7 @@ async def test_an_agent_without_the_part_refuses_questions(opened: Callable[...,
     ("settings", "problem"),
     [
         ({"name": "a b", "url": "http://localhost"}, "invalid MCP server name 'a b'"),
+        ({"name": "a_b", "url": "http://localhost"}, "invalid MCP server name 'a_b'"),
         ({"name": "a"}, "give either a command or a url"),
         ({"name": "a", "command": ["x"], "url": "http://localhost"}, "give either a command or a url"),
         ({"name": "a", "command": "npx x"}, "command is a list"),

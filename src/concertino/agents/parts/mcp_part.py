@@ -31,6 +31,7 @@ class McpTools(Part):
     """
 
     def __init__(self, toolbox: McpToolbox, *, approve: bool = True, rules: ApprovalRules | None = None) -> None:
+        toolbox.ask = _ask
         self._toolbox = toolbox
         self._approve = approve
         self._rules = rules
@@ -38,11 +39,6 @@ class McpTools(Part):
     @property
     def tools(self) -> Sequence[Tool]:  # type: ignore[override]  # the servers may change them
         """The tools that the servers offer now."""
-        from ...tools.mcp.remote_tool import McpTool  # noqa: PLC0415 - needs the extra
-
-        for tool in self._toolbox.tools:
-            if isinstance(tool, McpTool):
-                tool.ask = _ask
         return self._toolbox.tools
 
     async def authorize_tool_call(self, run: RunContext[Any], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:

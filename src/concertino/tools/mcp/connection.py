@@ -6,10 +6,14 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+import anyio
+
+from ..._version import __version__
 from ...errors import ConcertinoError, ToolError
 from ...extras import extra
 from ...records import record
@@ -28,6 +32,7 @@ with extra("mcp", "a connection to an MCP server"):
 if TYPE_CHECKING:
     from typing import TextIO
 
+_CLOSED = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 _MOST_EVENT_BYTES = 32_000_000
 _LONGEST_PROBLEM = 500
 _STDERR_BYTES = 2_000
@@ -46,7 +51,7 @@ class Elicitation:
 
 @record(kw_only=True)
 class ElicitationAnswer:
-    """The user's answer to a `Elicitation`."""
+    """The user's answer to an `Elicitation`."""
 
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, Any] | None = None
@@ -84,7 +89,7 @@ class Connection:
         self.server = server
         self._scope = scope
         self._changed = changed
-        self._ready: asyncio.Future[Client] | None = None
+        self._ready: asyncio.Future[Client]
         self._task: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self._dialogues: list[Dialogue] = []
@@ -99,45 +104,53 @@ class Connection:
 
     async def client(self) -> Client:
         """Return the client, and connect if necessary. Raises `McpConnectionError`."""
-        if self._task is None or self._task.done():
-            self._closing = asyncio.Event()
-            self._ready = asyncio.get_running_loop().create_future()
-            self._task = asyncio.create_task(self._keep(self._ready, self._closing))
-        assert self._ready is not None
         try:
             async with asyncio.timeout(self.server.connect_seconds):
+                while (last := self._task) is not None and self._closing.is_set():
+                    await asyncio.wait([last])
+                    if self._task is last:
+                        self._task = None
+                if self._task is None:
+                    self._closing = asyncio.Event()
+                    self._ready = asyncio.get_running_loop().create_future()
+                    self._task = asyncio.create_task(self._keep(self._ready, self._closing))
+                    self._task.add_done_callback(partial(self._ended, self._ready, self._closing))
                 return await asyncio.shield(self._ready)
         except TimeoutError:
-            self._closing.set()
-            self._task.cancel()
+            self._give_up()
             raise McpConnectionError(
                 f"MCP server {self.server.name!r} did not answer within {self.server.connect_seconds:g} s"
             ) from None
 
     async def close(self) -> None:
         """Close the connection. It is made again at the next use."""
-        self._closing.set()
+        self._give_up()
         if self._task is not None:
-            if self._ready is not None and not self._ready.done():
-                self._task.cancel()
             await asyncio.wait([self._task])
+
+    def _give_up(self) -> None:
+        """End the task that keeps the connection. It is cancelled once at most: the SDK closes a server in its time."""
+        if self._task is not None and not self._closing.is_set():
+            self._closing.set()
+            if not self._ready.done():
+                self._task.cancel()
 
     async def call(self, tool: str, arguments: dict[str, Any], dialogue: Dialogue, progress: Any) -> Any:
         """Call a tool and return the server's `CallToolResult`.
 
         Raises `McpConnectionError` if the connection is lost, and `ToolError` for an error or an invalid result.
         """
-        client = await self.client()
+        client, closing = await self.client(), self._closing
         async with self._turn(dialogue):
             try:
                 return await client.call_tool(tool, arguments, progress_callback=progress)
             except MCPError as error:
                 if error.code == types.CONNECTION_CLOSED:
-                    self._closing.set()
+                    closing.set()
                     raise McpConnectionError(f"MCP server {self.server.name!r} closed the connection") from None
                 raise ToolError(f"{self.server.name}: {error.message:.2000}") from None
-            except (httpx2.HTTPError, OSError, ExceptionGroup) as error:
-                self._closing.set()
+            except (httpx2.HTTPError, OSError, ExceptionGroup, *_CLOSED) as error:
+                closing.set()
                 raise McpConnectionError(self._problem(error)) from None
             except (RuntimeError, ValueError) as error:  # the SDK's own checks, and pydantic's
                 raise ToolError(
@@ -146,18 +159,14 @@ class Connection:
 
     @asynccontextmanager
     async def _turn(self, dialogue: Dialogue) -> AsyncIterator[None]:
-        if self._one_at_a_time:
-            await self._turns.acquire()
-        locked = self._one_at_a_time
-        self._dialogues.append(dialogue)
-        token = _current.set(dialogue)
-        try:
-            yield
-        finally:
-            _current.reset(token)
-            self._dialogues.remove(dialogue)
-            if locked and self._turns.locked():
-                self._turns.release()
+        async with self._turns if self._one_at_a_time else nullcontext():
+            self._dialogues.append(dialogue)
+            token = _current.set(dialogue)
+            try:
+                yield
+            finally:
+                _current.reset(token)
+                self._dialogues.remove(dialogue)
 
     # -- the task that keeps the connection ----------------------------------------------------------------------
 
@@ -176,10 +185,12 @@ class Connection:
             if not ready.done():
                 written = f"; it wrote: {errors[-1]}" if errors else ""
                 ready.set_exception(McpConnectionError(self._problem(error) + written))
-                ready.exception()  # retrieved here, in case no call waits any more
-        finally:
-            if not ready.done():
-                ready.cancel()
+
+    def _ended(self, ready: asyncio.Future[Client], closing: asyncio.Event, _: asyncio.Task[None]) -> None:
+        if not ready.done():  # the task was cancelled; the calls that wait for it were not
+            ready.set_exception(McpConnectionError(f"the connection to MCP server {self.server.name!r} was closed"))
+        ready.exception()  # retrieved here, in case no call waits any more
+        closing.set()
 
     @asynccontextmanager
     async def _open(self, errors: deque[str]) -> AsyncIterator[Client]:
@@ -188,7 +199,7 @@ class Connection:
             "elicitation_callback": self._elicit,
             "message_handler": self._notified,
             "cache": None,
-            "client_info": types.Implementation(name="concertino", version="1"),
+            "client_info": types.Implementation(name="concertino", version=__version__),
         }
         if server.command:
             program, *arguments = server.command
@@ -228,7 +239,10 @@ class Connection:
         if answer is None:
             why = "the user has been asked; the call will be repeated"
             return types.ErrorData(code=types.INVALID_REQUEST, message=why)
-        return types.ElicitResult(action=answer.action, content=answer.content)
+        try:
+            return types.ElicitResult(action=answer.action, content=answer.content)
+        except ValueError:
+            return types.ErrorData(code=types.INVALID_PARAMS, message="the user's answer does not fit the form")
 
     def _problem(self, error: BaseException) -> str:
         while isinstance(error, BaseExceptionGroup):

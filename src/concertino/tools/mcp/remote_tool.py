@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 import mcp_types as types
 
@@ -18,10 +18,8 @@ from ..base import Effect, Tool, ToolContext, ToolResult
 from .connection import Connection, Dialogue, Elicitation, ElicitationAnswer, McpConnectionError
 from .server import McpServer
 
-_Ask = Callable[[ToolContext, Elicitation], Awaitable[ElicitationAnswer]]
+ElicitationAsk = Callable[[ToolContext, Elicitation], Awaitable[ElicitationAnswer]]
 """Asks the user of a call."""
-_Reach = Callable[[Scope], Connection]
-"""Returns a scope's connection to the server."""
 
 _LONGEST_DESCRIPTION = 8_000
 _LONGEST_NAME = 64
@@ -30,10 +28,19 @@ _PROGRESS_SECONDS = 0.2
 _CONNECTION_LOST = "{}: whether the call took effect is unknown. Find that out before you call it again."
 
 
+class Toolbox(Protocol):
+    """The toolbox of a tool."""
+
+    ask: ElicitationAsk | None
+
+    def connection(self, server: McpServer, scope: Scope) -> Connection:
+        """Return the connection of *scope* to *server*."""
+
+
 class McpTool(Tool):
     """A tool of a server; `McpToolbox` makes it."""
 
-    def __init__(self, server: McpServer, found: types.Tool, reach: _Reach) -> None:
+    def __init__(self, server: McpServer, found: types.Tool, toolbox: Toolbox) -> None:
         self.name = tool_name(server.name, found.name)
         self.description = (found.description or found.title or found.name)[:_LONGEST_DESCRIPTION]
         self.parameters = found.input_schema
@@ -41,12 +48,10 @@ class McpTool(Tool):
         self.effect = server.effects.get(found.name) or stated_effect(found.annotations)
         hint = found.annotations.destructive_hint if found.annotations is not None else None
         self.destructive = self.effect != "read" and hint is not False
-        """Whether a person should approve a call: the server does not state that it only reads or adds."""
-        self.ask: _Ask | None = None
-        """How to ask the user; None refuses the questions of the server."""
+        """True if a person should approve a call: the server does not state that it only reads or adds."""
         self._remote_name = found.name
         self._server = server
-        self._reach = reach
+        self._toolbox = toolbox
 
     async def execute(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         """Call the tool. A call for which the user has answered a question is repeated with the answer.
@@ -64,13 +69,14 @@ class McpTool(Tool):
                     raise
             if dialogue.missing is None:
                 return to_result(result, self._server.name)
-            if self.ask is None or len(answers) == _MOST_QUESTIONS:
+            ask = self._toolbox.ask
+            if ask is None or len(answers) == _MOST_QUESTIONS:
                 raise ToolError(f"{self._server.name} asks the user: {dialogue.missing.message:.500}")
-            answers.append(await self.ask(context, dialogue.missing))
+            answers.append(await ask(context, dialogue.missing))
 
     async def _call(self, arguments: dict[str, Any], scope: Scope, dialogue: Dialogue, show: _Progress) -> Any:
         for attempt in (1, 2):
-            connection = self._reach(scope)
+            connection = self._toolbox.connection(self._server, scope)
             try:
                 await connection.client()  # a failure until here has no effect
             except McpConnectionError as error:

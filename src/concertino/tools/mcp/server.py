@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 HeaderSource = Mapping[str, str] | Callable[[Scope], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """The headers of all requests, or a function that returns those of a user."""
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,24}")
+_NAME = re.compile(r"[A-Za-z0-9-]{1,24}")
+"""Without `_`: models see `server_tool`, which two servers could otherwise share."""
 
 
 @record(kw_only=True)
@@ -29,7 +30,7 @@ class McpServer:
     """
 
     name: str
-    """The first part of its tools' names, as in `files.read_file`: up to 24 letters, digits, `_` and `-`."""
+    """The first part of its tools' names, as in `files.read_file`: up to 24 letters, digits and `-`."""
     command: Sequence[str] = ()
     """The program and its arguments. It gets `PATH`, `HOME` and a few other variables, and those of *env*."""
     env: Mapping[str, str] = field(default_factory=dict)
@@ -50,9 +51,7 @@ class McpServer:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            raise ConfigurationError(
-                f"invalid MCP server name {self.name!r:.80}: use 1 to 24 letters, digits, '_' and '-'"
-            )
+            raise ConfigurationError(f"invalid MCP server name {self.name!r:.80}: use 1 to 24 letters, digits and '-'")
         if isinstance(self.command, str) or not all(isinstance(each, str) for each in self.command):
             raise ConfigurationError(f"MCP server {self.name!r}: command is a list, such as ['npx', '-y', 'package']")
         if bool(self.command) == bool(self.url):

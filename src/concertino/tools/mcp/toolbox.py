@@ -13,7 +13,7 @@ from ...messages import AssistantMessage, Media, MediaPart, Message, Text, UserM
 from ...scope import Scope
 from ..base import Tool, ToolResult, check_tool
 from .connection import Connection, McpConnectionError
-from .remote_tool import McpTool, add_block, add_contents
+from .remote_tool import ElicitationAsk, McpTool, add_block, add_contents
 from .resource_tools import ListResources, ReadResource
 from .server import McpServer
 
@@ -46,6 +46,8 @@ class McpToolbox:
         self._connections: dict[tuple[str, str], Connection] = {}
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
+        self.ask: ElicitationAsk | None = None
+        """How to ask the user a question of a server; None refuses it. `McpTools` sets it."""
         self.problems: dict[str, tuple[str, ...]] = {}
         """By server: why it, or some of its tools, cannot be used."""
 
@@ -83,7 +85,7 @@ class McpToolbox:
     async def prompt(
         self, server: str, name: str, arguments: Mapping[str, str] | None = None, scope: Scope | None = None
     ) -> tuple[Message, ...]:
-        """Return a prompt of a server as messages for `Chat(context=...)`. Raises `ToolError` if it has none."""
+        """Return a prompt of a server as messages for `Chat(history=...)`. Raises `ToolError` if it has none."""
         found = await self.request(server, scope, lambda client: client.get_prompt(name, dict(arguments or {})))
         messages: list[Message] = []
         for message in found.messages:
@@ -175,7 +177,6 @@ class McpToolbox:
 
     async def _listed(self, server: McpServer, problems: list[str]) -> tuple[Tool, ...]:
         client = await self.connection(server, Scope()).client()
-        reach = lambda scope: self.connection(server, scope)  # noqa: E731
         found: dict[str, Tool] = {}
         offered: set[str] = set()
         cursor: str | None = None
@@ -185,14 +186,8 @@ class McpToolbox:
                 if server.tools is not None and each.name not in server.tools:
                     continue
                 offered.add(each.name)
-                tool = McpTool(server, each, reach)
-                try:
-                    check_tool(tool)
-                    tool.schema.require_valid()
-                except ConfigurationError as error:
-                    problems.append(f"MCP server {server.name!r}: {error}")
-                else:
-                    found.setdefault(tool.name, tool)
+                if problem := _added(found, McpTool(server, each, self)):
+                    problems.append(f"MCP server {server.name!r}: {problem}")
             cursor = page.next_cursor
             if cursor is None or len(found) == _MOST_TOOLS:
                 break
@@ -200,8 +195,19 @@ class McpToolbox:
             problems.append(f"MCP server {server.name!r} has no tool {', '.join(sorted(missing))}")
         if server.tools is None and await _has_resources(client):
             for resource_tool in (ListResources(self, server.name), ReadResource(self, server.name)):
-                found.setdefault(resource_tool.name, resource_tool)
+                found.setdefault(resource_tool.spec.name, resource_tool)
         return tuple(found.values())
+
+
+def _added(found: dict[str, Tool], tool: Tool) -> str:
+    """Add *tool* to *found*, by the name that models see; return why it cannot be used, "" if it can."""
+    try:
+        check_tool(tool)
+        tool.schema.require_valid()
+    except ConfigurationError as error:
+        return str(error)
+    other = found.setdefault(tool.spec.name, tool)
+    return "" if other is tool else f"models see {tool.name!r} as {other.name!r}"
 
 
 async def _has_resources(client: Any) -> bool:

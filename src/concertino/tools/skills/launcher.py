@@ -19,7 +19,8 @@ def main() -> None:
     """Take the network away unless it is allowed, set the limits, and become the program."""
     network, cpu_seconds, address_space, file_size = map(int, sys.argv[1:5])
     program = sys.argv[5:]
-    if not network and ctypes.CDLL(None, use_errno=True).unshare(_NEW_USER | _NEW_NETWORK) != 0:
+    unshare = getattr(ctypes.CDLL(None), "unshare", None)  # Linux has it
+    if not network and (unshare is None or unshare(_NEW_USER | _NEW_NETWORK) != 0):
         sys.exit(_NO_NETWORK_NAMESPACE)
     for limit, value in (
         (resource.RLIMIT_CPU, cpu_seconds),
