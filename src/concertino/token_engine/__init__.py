@@ -6,7 +6,6 @@ from .counting.calibration import TokenStatistics
 from .counting.tiktoken import TiktokenCounter
 from .edits import Edit, Reduce, Strip, Summarize
 from .planner import Plan, SummaryJob
-from .pricing import preload, price
 from .retention import Retention, SummaryStyle
 from .token_engine import FoldedConversation, TokenEngine
 
@@ -27,6 +26,4 @@ __all__ = [
     "TokenCounter",
     "TokenEngine",
     "TokenStatistics",
-    "preload",
-    "price",
 ]
