@@ -21,6 +21,7 @@ LAYERS = (
         "events",
         "extras",
         "ids",
+        "image_tokens",
         "images",
         "messages",
         "operations",
