@@ -2,12 +2,12 @@
 
 from .caching.monitor import Miss, MissReason
 from .counting.base import EstimatingCounter, TokenCounter
-from .counting.calibration import TokenStatistics
 from .counting.tiktoken import TiktokenCounter
 from .edits import Edit, Reduce, Strip, Summarize
 from .planner import Plan, SummaryJob
 from .retention import Retention, SummaryStyle
 from .token_engine import FoldedConversation, TokenEngine
+from .window import TokenStatistics
 
 __all__ = [
     "Edit",

@@ -21,14 +21,13 @@ from ..records import record
 from ..usage import Tokens
 from .caching.monitor import CacheMonitor, Miss
 from .counting.base import TokenCounter
-from .counting.calibration import TokenStatistics
 from .counting.sizes import max_tokens, measure_with, tokens_of
 from .edits import Edit, Summarize, decode_edits, encode_edit, shift_edits
 from .planner import FULL, Plan, Planner, SummaryJob
 from .recall import Recalled, found_in, recalled, transcript
 from .retention import Retention
 from .view import View
-from .window import Window
+from .window import TokenStatistics, Window
 
 _SHARED = TokenStatistics()
 """Counts and calibrations of engines that are given none."""
@@ -405,8 +404,7 @@ class TokenEngine:
 
         Raises `ContextFloorError` if *fixed* and *reserve* leave no tokens.
         """
-        self._window.limit = self.limit
-        return self._window.truncate(text, fixed, reserve, model)
+        return self._window.truncate(text, fixed, self.limit, reserve, model)
 
     def recall(self, handle: str = "", query: str = "") -> Recalled | None:
         """Return the whole content that was cut, reduced, summarized or omitted under *handle*; None if unknown.

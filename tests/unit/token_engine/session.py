@@ -33,10 +33,9 @@ from concertino.token_engine.caching.monitor import can_end_prefix
 from concertino.token_engine.caching.rules import binding
 from concertino.token_engine.counting.sizes import measure_with
 from concertino.token_engine.edits import decode_edit, encode_edit
-from concertino.token_engine.view import fold
 from concertino.usage import Tokens
 
-from ...token_engine.kit import COUNTER, FIXED, TOOL
+from ...token_engine.kit import COUNTER, FIXED, TOOL, fold
 from ...validity.judge import problems
 
 MODELS = (
