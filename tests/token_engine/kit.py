@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from concertino.messages import Message, ToolSpec
-from concertino.token_engine.edits import Edit
-from concertino.token_engine.view import unmeasured_view
+from concertino.messages import ToolSpec
 
 TOOL = ToolSpec("look_up", "Looks up.", {"type": "object", "properties": {}})
 FIXED = {"system prompt": "You are an agent. " * 3, "tools": TOOL.text}
@@ -26,11 +22,3 @@ class Bytes:
 
 
 COUNTER = Bytes()
-
-
-def fold(record: Iterable[Message], edits: Iterable[Edit]) -> list[Message]:
-    """Return the messages that *record* shows after *edits*."""
-    view = unmeasured_view(record)
-    for edit in edits:
-        view.apply(edit)
-    return view.shown

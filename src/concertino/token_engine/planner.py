@@ -17,8 +17,8 @@ from ..messages import Message, ToolMessage
 from ..records import record
 from .counting.base import TokenCounter
 from .counting.sizes import measure_with
+from .digests import digest, hint
 from .edits import Edit, Reduce, Strip, Summarize, carry_over, decode_edits, fingerprint, fits, fitting
-from .recall import digest, hint
 from .retention import Retention
 from .view import View
 from .window import Window, size_in

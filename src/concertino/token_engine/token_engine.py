@@ -22,9 +22,9 @@ from ..usage import Tokens
 from .caching.monitor import CacheMonitor, Miss
 from .counting.base import TokenCounter
 from .counting.sizes import max_tokens, measure_with, tokens_of
+from .digests import handle_of
 from .edits import Edit, Summarize, decode_edits, encode_edit, shift_edits
 from .planner import FULL, Plan, Planner, SummaryJob
-from .recall import Recalled, found_in, recalled, transcript
 from .retention import Retention
 from .view import View
 from .window import TokenStatistics, Window
@@ -406,22 +406,25 @@ class TokenEngine:
         """
         return self._window.truncate(text, fixed, self.limit, reserve, model)
 
-    def recall(self, handle: str = "", query: str = "") -> Recalled | None:
-        """Return the whole content that was cut, reduced, summarized or omitted under *handle*; None if unknown.
-
-        With *query*, return the passages that match it best, of that content or of all that is not in view.
-        """
+    def recall(self, handle: str = "") -> Sequence[Message]:
+        """Return the messages that were cut, reduced, summarized or omitted under *handle*; without it, all of them."""
         view = self._view
-        whole = recalled(view.record, view.edits, handle) if handle else None
-        if not query:
-            return whole
+        for message in reversed(view.record) if handle else ():
+            if message.role == "tool" and handle_of(message) == handle:
+                return [message]
+        for edit in view.edits if handle else ():
+            if isinstance(edit, Summarize) and edit.handle == handle:
+                return view.record[edit.first : edit.end]
         view.grow()
-        gone = (
-            transcript(message)
-            for index, message in enumerate(view.record)
-            if view.at(index) is not message or (message.role == "tool" and message.whole is not None)
+        return (
+            []
+            if handle
+            else [
+                message
+                for index, message in enumerate(view.record)
+                if view.at(index) is not message or (message.role == "tool" and message.whole is not None)
+            ]
         )
-        return found_in(gone if not handle else [] if whole is None else [whole], query)
 
 
 @record

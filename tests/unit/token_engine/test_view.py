@@ -21,7 +21,7 @@ from concertino.token_engine import Edit, Reduce, Strip, Summarize
 from concertino.token_engine.counting.sizes import message_text
 from concertino.token_engine.view import View, reduced, without_reasoning
 
-from ...token_engine.kit import fold
+from .session import fold
 
 
 def measure(message: Message) -> int:

@@ -12,8 +12,8 @@ from ...scope import Scope
 from ...storage.base import Store
 from ...storage.process import process_owner
 from ...storage.types import Claim
+from ...token_engine.digests import RECALL
 from ...token_engine.edits import decode_edits
-from ...token_engine.recall import RECALL
 from ...token_engine.token_engine import TokenEngine
 from ..chat import Attachment, Chat
 from ..journal.entries import Resumed, unpack_context
