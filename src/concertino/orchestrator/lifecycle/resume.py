@@ -150,11 +150,10 @@ def _restore(run: RunSession, found: Replay) -> None:
     run.window.example_count = 0 if found.replaced else example_count(skipped)
     for message in found.messages:
         run.window.append(message)
-    run.window.restore(found.view.edits, found.bill)
-    if found.ready or run.chat.context is None:
-        run.window.restore_prepared(found.ready)
-    else:
-        run.window.restore_prepared(decode_edits(run.chat.context.prepared, run.window.example_count))
+    ready = found.ready
+    if not ready and run.chat.context is not None:
+        ready = decode_edits(run.chat.context.prepared, run.window.example_count)
+    run.window.restore(found.view.edits, found.bill, ready)
     run.added = found.added
     run.call_ids = call_ids(found.messages)
     kept = {spec.name for spec in found.tools}
