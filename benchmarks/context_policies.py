@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.context_conversations import FACT, Conversation
 from concertino.messages import Message, UserMessage
-from concertino.token_engine import TiktokenCounter
+from concertino.providers.openai import TiktokenCounter
 from concertino.token_engine.caching.rules import CacheRule
 from concertino.token_engine.counting.sizes import FRAME, message_text
 

@@ -60,6 +60,7 @@ VENDORS = {
     "rich": ("cli",),
     "sqlite3": ("storage/sqlite", "tools/corpus", "tools/documents", "tools/sql"),
     "starlette": ("server",),
+    "tiktoken": ("providers/openai",),
     "uvicorn": ("server",),
     "trafilatura": ("tools",),
     "typer": ("cli",),

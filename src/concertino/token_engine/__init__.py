@@ -2,7 +2,6 @@
 
 from .caching.monitor import Miss, MissReason
 from .counting.base import EstimatingCounter, TokenCounter
-from .counting.tiktoken import TiktokenCounter
 from .edits import Edit, Reduce, Strip, Summarize
 from .planner import Plan, SummaryJob
 from .retention import Retention, SummaryStyle
@@ -22,7 +21,6 @@ __all__ = [
     "Summarize",
     "SummaryJob",
     "SummaryStyle",
-    "TiktokenCounter",
     "TokenCounter",
     "TokenEngine",
     "TokenStatistics",

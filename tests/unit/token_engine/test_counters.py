@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from concertino.token_engine import EstimatingCounter, TiktokenCounter, TokenCounter
+from concertino.providers.openai import TiktokenCounter
+from concertino.token_engine import EstimatingCounter, TokenCounter
 
 RUNS = {
     "spaces": "x" + " " * 1_500_000,

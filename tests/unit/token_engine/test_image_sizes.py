@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from concertino.messages import Media, UserMessage
-from concertino.token_engine import TiktokenCounter, TokenEngine
+from concertino.providers.openai import TiktokenCounter
+from concertino.token_engine import TokenEngine
 from concertino.token_engine.counting.sizes import media_size
 
 
