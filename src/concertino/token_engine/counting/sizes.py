@@ -30,17 +30,10 @@ def measure_with(counter: TokenCounter, model: str = "") -> Measure:
 
 def _measure(counter: TokenCounter, model: str, message: Message) -> int:
     known = getattr(message, "measured", None)
-    if known is not None and known[0] is counter and known[2] in (None, model):
+    if known is not None and known[0] is counter and known[2] == model:
         return known[1]  # type: ignore[no-any-return]
     size = counter.count(message_text(message, model)) + FRAME
-    billed_by = None  # the model that bills images
-    if message.role == "assistant":
-        for part in message.parts:
-            if part.kind == "media":
-                billed_by = model
-    elif message.role != "system" and message.media:
-        billed_by = model
-    object.__setattr__(message, "measured", (counter, size, billed_by))
+    object.__setattr__(message, "measured", (counter, size, model))
     return size
 
 
