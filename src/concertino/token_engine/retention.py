@@ -6,30 +6,27 @@ from ..errors import ConfigurationError
 from ..number_checks import check_amount, check_size, check_whole
 from ..records import record
 
-SECTIONS = (
-    "The user's words: requests, constraints and corrections, word for word",
-    "Decisions, with their reasons",
-    "Files, ids and numbers touched, exactly as they were",
-    "Errors, with their fixes",
-    "Done",
-    "Open",
-    "Next step",
-)
-"""The sections of a summary, unless `SummaryStyle.sections` names others."""
-
 
 @record(kw_only=True)
 class SummaryStyle:
     """Settings for how summaries are written. Raises `ConfigurationError` if a value is invalid."""
 
-    sections: tuple[str, ...] = SECTIONS
+    sections: tuple[str, ...] = (
+        "The user's words: requests, constraints and corrections, word for word",
+        "Decisions, with their reasons",
+        "Files, ids and numbers touched, exactly as they were",
+        "Errors, with their fixes",
+        "Done",
+        "Open",
+        "Next step",
+    )
     """Headings of the summary, in order."""
     instructions: str = ""
     """Added to the engine's request for a summary."""
     model: str | None = None
     """Id of the model that writes the summaries. None: the model of the conversation, which reads most of the request
     from its cache."""
-    words: int = 1_000
+    words: int = 800
     """Words that a summary should have at most."""
 
     def __post_init__(self) -> None:
