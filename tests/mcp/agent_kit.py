@@ -135,7 +135,8 @@ async def client(url: str, era: str, user: str = "ann", answer: Any = None) -> A
 def shown(result: types.CallToolResult) -> dict[str, Any]:
     """Return the structured content of a result."""
     assert result.structured_content is not None, result
-    return result.structured_content
+    found: dict[str, Any] = result.structured_content
+    return found
 
 
 async def raw_call(http: Any, url: str, era: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -89,7 +89,7 @@ async def test_a_declined_question_is_refused(era: str) -> None:
 async def test_progress_names_the_run_and_its_calls(era: str) -> None:
     lines: list[str | None] = []
 
-    async def progress(done: float, total: float | None, message: str | None) -> None:
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
         lines.append(message)
 
     desk = Desk()

@@ -13,7 +13,6 @@ from typing import Any, Self
 import mcp_types as types
 from mcp import MCPError
 from mcp.server.lowlevel.server import Server
-from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.requests import Request
 from starlette.routing import Route
@@ -31,6 +30,7 @@ from ..protocols.http import scope_of
 from .call_report import error_report
 from .exchange import Exchange
 from .followed_runs import CallAnswer, CallContext, FollowedRuns
+from .stdio import standard_streams
 
 _MOST_CALLS = 10_000
 """Calls that a notification may cancel. A call that was cut off has no end that would remove it."""
@@ -139,7 +139,7 @@ class AgentServer:
     async def serve_stdio(self, scope: Scope) -> None:
         """Serve one client over standard input and output, for *scope*, until it leaves."""
         self._local = scope
-        async with stdio_server() as (incoming, outgoing):
+        async with standard_streams() as (incoming, outgoing):
             await self._server.run(incoming, outgoing, self._server.create_initialization_options())
 
     # -- requests ------------------------------------------------------------------------------------------------
@@ -158,20 +158,10 @@ class AgentServer:
 
     async def _called(self, context: CallContext, scope: Scope, params: types.CallToolRequestParams) -> CallAnswer:
         name, arguments = params.name, params.arguments or {}
-        if params.request_state is not None:  # the call is repeated with answers
-            run_id = (await self._runs.known(scope, params.request_state)).start.run_id
-            if await self._runs.take(scope, run_id, params.input_responses or {}):
-                return await self._runs.follow(context, scope, run_id)
-            return await self._runs.state(scope, run_id)
+        if params.request_state is not None:
+            return await self._answered(context, scope, params.request_state, params.input_responses or {})
         if name in self._agents:
-            live = await self._runtime.start(Chat(_text(arguments, "message"), scope=scope), name)
-            key = *_client(context, scope), context.request_id or 0
-            self._calls[key] = live.id
-            if len(self._calls) > _MOST_CALLS:
-                self._calls.popitem(last=False)
-            found = await self._runs.follow(context, scope, live.id, after=0)
-            self._calls.pop(key, None)  # not in a `finally`: the notification arrives after the cancellation
-            return found
+            return await self._started(context, scope, name, _text(arguments, "message"))
         match name:
             case "continue_workflow":
                 return await self._continue(context, scope, arguments)
@@ -186,6 +176,25 @@ class AgentServer:
                 return await self._runs.state(scope, run_id)
             case _:
                 raise MCPError(types.INVALID_PARAMS, f"there is no tool {name!r:.80}")
+
+    async def _started(self, context: CallContext, scope: Scope, agent: str, message: str) -> CallAnswer:
+        live = await self._runtime.start(Chat(message, scope=scope), agent)
+        key = *_client(context, scope), context.request_id or 0
+        self._calls[key] = live.id
+        if len(self._calls) > _MOST_CALLS:
+            self._calls.popitem(last=False)
+        found = await self._runs.follow(context, scope, live.id, after=0)
+        self._calls.pop(key, None)  # not in a `finally`: the notification arrives after the cancellation
+        return found
+
+    async def _answered(
+        self, context: CallContext, scope: Scope, run_id: str, responses: Mapping[str, Any]
+    ) -> CallAnswer:
+        """Take the answers with which a client repeats a call, and follow its run."""
+        await self._runs.known(scope, run_id)
+        if await self._runs.take(scope, run_id, responses):
+            return await self._runs.follow(context, scope, run_id)
+        return await self._runs.state(scope, run_id)
 
     async def _continue(self, context: CallContext, scope: Scope, arguments: Mapping[str, Any]) -> CallAnswer:
         given = arguments.get("context") or {}
