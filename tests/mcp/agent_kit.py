@@ -38,7 +38,8 @@ class Desk(AgentConfig[Any]):
 
     name = "desk"
 
-    def __init__(self) -> None:
+    def __init__(self, who: tuple[str, ...] = ()) -> None:
+        self.who = who
         self.ordered: list[str] = []
         self.started, self.release = asyncio.Event(), asyncio.Event()
         made = self
@@ -65,8 +66,17 @@ class Desk(AgentConfig[Any]):
 
     def authorize_tool_call(self, run: Any, call: Any, arguments: dict[str, Any]) -> Any:
         return (
-            Ask(note="It costs money.") if call.name == "order" else super().authorize_tool_call(run, call, arguments)
+            Ask(note="It costs money.", who=self.who)
+            if call.name == "order"
+            else super().authorize_tool_call(run, call, arguments)
         )
+
+
+class Counter(AgentConfig[Any]):
+    """Its answer is typed."""
+
+    name = "counter"
+    output_type = dict[str, int]
 
 
 @tool(effect="read")

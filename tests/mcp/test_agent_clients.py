@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,9 @@ from typing import Any
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 
-from concertino import MemoryStore, Resources
+from concertino import MemoryStore, Resources, Runtime
+from concertino.errors import ConfigurationError
+from concertino.server.mcp import AgentServer
 from concertino.testing import ScriptedModel, call
 from tests.npm import installed
 
@@ -77,6 +80,22 @@ async def test_the_program_serves_the_built_in_agents(tmp_path: Path) -> None:
         assert tools["librarian"].startswith("Searches the sources")
         answer = shown(await found.call_tool("main_thread", {"message": "What colour are apples?"}))
         assert "red fruits" in answer["answer"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"agents": ["clerk"]}, "the runtime has no agent 'clerk'"),
+        ({"agents": ["get_run"]}, "'get_run' is a tool of the server"),
+        ({"agents": ["desk"], "seconds": 0}, "AgentServer(seconds=0): use seconds above 0"),
+    ],
+)
+async def test_invalid_settings_are_refused(settings: dict[str, Any], problem: str) -> None:
+    class Taken(Desk):
+        name = "get_run"
+
+    with pytest.raises(ConfigurationError, match=re.escape(problem)):
+        AgentServer(Runtime([Desk(), Taken()]), **settings)
 
 
 async def drive(kind: str, *target: str) -> dict[str, Any]:

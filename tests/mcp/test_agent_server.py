@@ -10,10 +10,11 @@ import pytest
 from mcp import MCPError
 from mcp.shared._httpx_utils import create_mcp_http_client
 
-from concertino import MemoryStore, Resources
+from concertino import Limits, MemoryStore, Resources, Scope
+from concertino.scope import OPERATOR
 from concertino.testing import ScriptedModel, call
 
-from .agent_kit import ANN, ERAS, NOTES, Desk, client, flow, raw_call, served, shown
+from .agent_kit import ANN, ERAS, NOTES, Counter, Desk, client, flow, raw_call, served, shown
 
 pytestmark = pytest.mark.parametrize("era", ERAS)
 
@@ -167,6 +168,34 @@ async def test_a_long_call_returns_the_state_of_its_run(era: str) -> None:
         assert (shown(stopped)["status"], stopped.is_error) == ("cancelled", True)
 
 
+async def test_a_process_that_ends_answers_its_calls(era: str) -> None:
+    desk = Desk()
+    resources = Resources(model=ScriptedModel(call("wait"), "Over."), store=MemoryStore())
+    async with served([desk], resources) as (runtime, url), client(url, era) as found:
+        calling = asyncio.create_task(found.call_tool("desk", {"message": "Wait."}))
+        await desk.started.wait()
+        await runtime.close()
+        assert shown(await calling)["status"] == "running"
+
+
+async def test_a_run_at_its_limit_states_it(era: str) -> None:
+    desk = Desk()
+    desk.release.set()
+    resources = Resources(
+        model=ScriptedModel(call("wait"), call("wait")), store=MemoryStore(), limits=lambda *_: Limits(steps=1)
+    )
+    async with served([desk], resources) as (_, url), client(url, era) as found:
+        result = await found.call_tool("desk", {"message": "Wait."})
+    assert (shown(result)["status"], result.is_error) == ("limited", False)
+    assert "steps" in shown(result)["error"]
+
+
+async def test_a_typed_answer_is_structured(era: str) -> None:
+    resources = Resources(model=ScriptedModel('{"items": 3}'), store=MemoryStore())
+    async with served([Counter()], resources) as (_, url), client(url, era) as found:
+        assert shown(await found.call_tool("counter", {"message": "Count."}))["output"] == {"items": 3}
+
+
 async def test_a_run_of_another_user_does_not_exist(era: str) -> None:
     resources = Resources(model=ScriptedModel("Hello."), store=MemoryStore())
     async with served([Desk()], resources) as (_, url):
@@ -183,6 +212,28 @@ async def test_a_run_of_another_user_does_not_exist(era: str) -> None:
             with pytest.raises(MCPError):
                 await other.call_tool("nothing")
             assert (await other.call_tool("desk", {"message": " "})).is_error
+
+
+async def test_a_session_belongs_to_the_user_who_opened_it(era: str) -> None:
+    resources = Resources(model=ScriptedModel("Hello."), store=MemoryStore())
+    async with served([Desk()], resources) as (runtime, url), create_mcp_http_client() as http:
+        http.headers["x-user"] = "ann"
+        sent = await raw_call(http, url, "legacy", "desk", {"message": "Hello!"})
+        http.headers["x-user"] = "bob"
+        assert (await http.post(url, **sent)).status_code == 404
+        assert (await http.delete(url, headers=sent["headers"])).status_code == 404
+        del http.headers["x-user"]
+        assert (await http.post(url, **await raw_call(http, url, ERAS[1], "desk", {"message": "!"}))).status_code == 401
+        assert list(await runtime.store.runs(OPERATOR)) == []
+
+
+async def test_an_approval_of_another_person_is_not_asked_for(era: str) -> None:
+    resources = Resources(model=ScriptedModel(call("order", item="tea")), store=MemoryStore())
+    async with served([Desk(who=("bob",))], resources) as (runtime, url):
+        async with client(url, era, answer=lambda params: {"approve": True}) as found:
+            assert shown(await found.call_tool("desk", {"message": "Order tea."}))["status"] == "suspended"
+        (wait,) = await runtime.approvals(Scope("acme", "bob"))
+        assert wait.resolution is None
 
 
 async def test_a_failure_shows_no_text_for_developers(era: str) -> None:

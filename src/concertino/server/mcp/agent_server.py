@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from ..._version import __version__
 from ...agents import WorkerAgent, WorkflowAgent
 from ...agents.workflow.outside_tools import COMPLETION, CONTINUE, OutsideSteps
 from ...errors import ConcertinoError, ConfigurationError, ToolError
+from ...number_checks import check_amount
 from ...orchestrator.agent import AgentConfig
 from ...orchestrator.chat import Chat
 from ...runtime import Runtime
@@ -29,7 +29,7 @@ from ..error_form import failure_text
 from ..protocols.http import scope_of
 from .call_report import error_report
 from .exchange import Exchange
-from .followed_runs import CallAnswer, CallContext, FollowedRuns
+from .followed_runs import FollowedRuns, McpAnswer, McpContext
 from .stdio import standard_streams
 
 _MOST_CALLS = 10_000
@@ -91,8 +91,7 @@ class AgentServer:
                 raise ConfigurationError(f"AgentServer(agents=...): the runtime has no agent {each!r}")
             if each in _OWN:
                 raise ConfigurationError(f"AgentServer: {each!r} is a tool of the server: give the agent another name")
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < math.inf:
-            raise ConfigurationError(f"AgentServer: invalid seconds {seconds!r}: use a number above 0")
+        check_amount("AgentServer", "seconds", seconds, "seconds above 0")
         self._runtime = runtime
         self._agents = frozenset(offered)
         self._outside = OutsideSteps(runtime, secret or secrets.token_hex())
@@ -144,10 +143,10 @@ class AgentServer:
 
     # -- requests ------------------------------------------------------------------------------------------------
 
-    async def _list(self, context: CallContext, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+    async def _list(self, context: McpContext, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         return types.ListToolsResult(tools=self._tools)
 
-    async def _call(self, context: CallContext, params: types.CallToolRequestParams) -> CallAnswer:
+    async def _call(self, context: McpContext, params: types.CallToolRequestParams) -> McpAnswer:
         scope = self._scope(context)
         try:
             return await self._called(context, scope, params)
@@ -156,7 +155,7 @@ class AgentServer:
         except ConcertinoError as error:
             return error_report(failure_text(error, f"MCP tool {params.name:.80}")[1])
 
-    async def _called(self, context: CallContext, scope: Scope, params: types.CallToolRequestParams) -> CallAnswer:
+    async def _called(self, context: McpContext, scope: Scope, params: types.CallToolRequestParams) -> McpAnswer:
         name, arguments = params.name, params.arguments or {}
         if params.request_state is not None:
             return await self._answered(context, scope, params.request_state, params.input_responses or {})
@@ -177,7 +176,7 @@ class AgentServer:
             case _:
                 raise MCPError(types.INVALID_PARAMS, f"there is no tool {name!r:.80}")
 
-    async def _started(self, context: CallContext, scope: Scope, agent: str, message: str) -> CallAnswer:
+    async def _started(self, context: McpContext, scope: Scope, agent: str, message: str) -> McpAnswer:
         live = await self._runtime.start(Chat(message, scope=scope), agent)
         key = *_client(context, scope), context.request_id or 0
         self._calls[key] = live.id
@@ -188,15 +187,15 @@ class AgentServer:
         return found
 
     async def _answered(
-        self, context: CallContext, scope: Scope, run_id: str, responses: Mapping[str, Any]
-    ) -> CallAnswer:
+        self, context: McpContext, scope: Scope, run_id: str, responses: Mapping[str, Any]
+    ) -> McpAnswer:
         """Take the answers with which a client repeats a call, and follow its run."""
         await self._runs.known(scope, run_id)
         if await self._runs.take(scope, run_id, responses):
             return await self._runs.follow(context, scope, run_id)
         return await self._runs.state(scope, run_id)
 
-    async def _continue(self, context: CallContext, scope: Scope, arguments: Mapping[str, Any]) -> CallAnswer:
+    async def _continue(self, context: McpContext, scope: Scope, arguments: Mapping[str, Any]) -> McpAnswer:
         given = arguments.get("context") or {}
         if not isinstance(given, dict):
             raise ToolError("invalid argument 'context': use an object with the variables that the step sets")
@@ -204,7 +203,7 @@ class AgentServer:
         await self._runs.resume(scope, wait.root_id)
         return await self._runs.follow(context, scope, wait.root_id)
 
-    async def _cancelled(self, context: CallContext, params: types.CancelledNotificationParams) -> None:
+    async def _cancelled(self, context: McpContext, params: types.CancelledNotificationParams) -> None:
         """Stop the run of a call that its client has cancelled."""
         scope = self._scope(context)
         run_id = self._calls.pop((*_client(context, scope), params.request_id or 0), None)
@@ -212,14 +211,14 @@ class AgentServer:
             with suppress(ConcertinoError):  # it has ended in the meantime
                 await self._runtime.stop(scope, run_id)
 
-    def _scope(self, context: CallContext) -> Scope:
+    def _scope(self, context: McpContext) -> Scope:
         if context.request is not None:
             return scope_of(context.request)
         assert self._local is not None
         return self._local
 
 
-def _client(context: CallContext, scope: Scope) -> tuple[str, str]:
+def _client(context: McpContext, scope: Scope) -> tuple[str, str]:
     """Return what tells apart the clients whose requests may have the same id."""
     request = context.request
     return scope.key, "" if request is None else request.headers.get("mcp-session-id", "")

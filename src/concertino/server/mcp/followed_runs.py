@@ -23,8 +23,8 @@ from ..protocols.turn_log import give
 from .call_report import ended_report, progress_of, report, running_report, waiting_report
 from .wait_forms import answer_of, form_of
 
-CallContext = ServerRequestContext[Any, Request]
-CallAnswer = types.CallToolResult | types.InputRequiredResult
+McpContext = ServerRequestContext[Any, Request]
+McpAnswer = types.CallToolResult | types.InputRequiredResult
 _POLL = 0.02
 _MOST_WAITS = 100
 _LISTED, _SCANNED = 20, 200
@@ -43,10 +43,10 @@ class FollowedRuns:
         """Return a run that a client may see. Raises `UnknownRunError`."""
         stored = await self._runtime.store.run(scope, run_id)
         if stored is None or stored.start.agent not in self._agents or stored.start.run_id != stored.start.root_id:
-            raise UnknownRunError(f"there is no run {run_id!r:.80}: list_runs has those that you may read")
+            raise UnknownRunError(f"there is no run {run_id!r:.80}: list_runs has yours")
         return stored
 
-    async def follow(self, context: CallContext, scope: Scope, run_id: str, after: int | None = None) -> CallAnswer:
+    async def follow(self, context: McpContext, scope: Scope, run_id: str, after: int | None = None) -> McpAnswer:
         """Follow a run until it ends, waits for someone else than the user, or has taken too long.
 
         Progress begins *after* an event, by default after the last one.
@@ -68,7 +68,7 @@ class FollowedRuns:
                 after = None
         return await self.state(scope, run_id)
 
-    async def _until_idle(self, context: CallContext, scope: Scope, run_id: str, after: int | None) -> Sequence[Wait]:
+    async def _until_idle(self, context: McpContext, scope: Scope, run_id: str, after: int | None) -> Sequence[Wait]:
         """Report the progress of a run until it ends or waits, and return its open waits."""
         if after is None:
             positions = await self._runtime.store.event_positions(scope, [run_id])
@@ -127,7 +127,7 @@ class FollowedRuns:
 
 
 async def _answers(
-    context: CallContext, forms: Mapping[str, types.ElicitRequestFormParams]
+    context: McpContext, forms: Mapping[str, types.ElicitRequestFormParams]
 ) -> Mapping[str, types.ElicitResult]:
     """Ask the user of a client before protocol 2026-07-28, within the call."""
     found: dict[str, types.ElicitResult] = {}

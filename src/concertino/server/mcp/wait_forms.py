@@ -1,4 +1,4 @@
-"""What a run waits for, as questions to the user of an MCP client (elicitation)."""
+"""Questions to the user of an MCP client (elicitation), one for each wait of a run that a form can answer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def form_of(wait: Wait, scope: Scope) -> types.ElicitRequestFormParams | None:
 
 
 def answer_of(wait: Wait, result: types.ElicitResult) -> WaitAnswer | None:
-    """Return the user's answer to the form of *wait*; None if there is none, so that the wait stays open."""
+    """Return the user's answer to the form of *wait*; None leaves the wait open."""
     content = result.content or {}
     if result.action == "decline":
         return WaitAnswer(wait, approved=False, content="the user has declined")
