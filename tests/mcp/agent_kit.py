@@ -14,7 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from starlette.requests import Request
 
-from concertino import AgentConfig, Ask, Resources, Runtime, Scope, tool
+from concertino import AgentConfig, Allow, Ask, Resources, Runtime, Scope, tool
 from concertino.agents import AgentStep, HumanStep, ScriptedStep, Workflow, WorkflowAgent, ask_person
 from concertino.server import create_app
 from concertino.server.mcp import AgentServer
@@ -65,11 +65,7 @@ class Desk(AgentConfig[Any]):
         self.tools = (order, wait, ask)
 
     def authorize_tool_call(self, run: Any, call: Any, arguments: dict[str, Any]) -> Any:
-        return (
-            Ask(note="It costs money.", who=self.who)
-            if call.name == "order"
-            else super().authorize_tool_call(run, call, arguments)
-        )
+        return Ask(note="It costs money.", who=self.who) if call.name == "order" else Allow()
 
 
 class Counter(AgentConfig[Any]):

@@ -23,7 +23,7 @@ from concertino.server.mcp import AgentServer
 from concertino.testing import ScriptedModel, call
 from tests.npm import installed
 
-from .agent_kit import ERAS, Desk, flow, served, shown
+from .agent_kit import ERAS, Desk, client, flow, served, shown
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -80,6 +80,22 @@ async def test_the_program_serves_the_built_in_agents(tmp_path: Path) -> None:
         assert tools["librarian"].startswith("Searches the sources")
         answer = shown(await found.call_tool("main_thread", {"message": "What colour are apples?"}))
         assert "red fruits" in answer["answer"]
+
+
+async def test_a_client_of_an_earlier_protocol_answers_and_cancels() -> None:
+    desk = Desk()
+    model = ScriptedModel(call("order", item="tea"), "Ordered.", call("wait"))
+    async with (
+        served([desk], Resources(model=model, store=MemoryStore())) as (_, url),
+        client(url, "legacy", answer=lambda params: {"approve": True}) as found,
+    ):
+        assert shown(await found.call_tool("desk", {"message": "Order tea."}))["answer"] == "Ordered."
+        calling = asyncio.create_task(found.call_tool("desk", {"message": "Wait."}))
+        await desk.started.wait()
+        calling.cancel()
+        await asyncio.wait([calling])
+        run = shown(await found.call_tool("list_runs"))["runs"][0]["run"]
+        assert shown(await found.call_tool("get_run", {"run": run}))["status"] == "cancelled"
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,12 @@ import pytest
 from mcp import MCPError
 from mcp.shared._httpx_utils import create_mcp_http_client
 
-from concertino import Limits, MemoryStore, Resources, Scope
-from concertino.scope import OPERATOR
+from concertino import OPERATOR, Chat, Limits, MemoryStore, Resources, Scope
 from concertino.testing import ScriptedModel, call
 
 from .agent_kit import ANN, ERAS, NOTES, Counter, Desk, client, flow, raw_call, served, shown
 
-pytestmark = pytest.mark.parametrize("era", ERAS)
+pytestmark = pytest.mark.parametrize("era", [pytest.param("legacy", marks=pytest.mark.slow), ERAS[1]])
 
 
 async def test_an_agent_is_a_tool_that_answers(era: str) -> None:
@@ -187,7 +186,7 @@ async def test_a_run_at_its_limit_states_it(era: str) -> None:
     async with served([desk], resources) as (_, url), client(url, era) as found:
         result = await found.call_tool("desk", {"message": "Wait."})
     assert (shown(result)["status"], result.is_error) == ("limited", False)
-    assert "steps" in shown(result)["error"]
+    assert shown(result)["error"] == "no answer was possible within the limits"
 
 
 async def test_a_typed_answer_is_structured(era: str) -> None:
@@ -234,6 +233,17 @@ async def test_an_approval_of_another_person_is_not_asked_for(era: str) -> None:
             assert shown(await found.call_tool("desk", {"message": "Order tea."}))["status"] == "suspended"
         (wait,) = await runtime.approvals(Scope("acme", "bob"))
         assert wait.resolution is None
+
+
+async def test_an_agent_that_is_not_offered_cannot_be_reached(era: str) -> None:
+    resources = Resources(model=ScriptedModel(), store=MemoryStore())
+    async with served([Desk(), flow()], resources, agents=["desk"]) as (runtime, url), client(url, era) as found:
+        assert "flow" not in [tool.name for tool in (await found.list_tools()).tools]
+        with pytest.raises(MCPError):
+            await found.call_tool("flow", {"message": "change 7"})
+        run = await runtime.start(Chat("change 7", scope=ANN), "flow")
+        assert shown(await found.call_tool("list_runs")) == {"runs": []}
+        assert (await found.call_tool("get_run", {"run": run.id})).is_error
 
 
 async def test_a_failure_shows_no_text_for_developers(era: str) -> None:
