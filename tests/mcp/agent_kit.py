@@ -18,7 +18,6 @@ from concertino import AgentConfig, Allow, Ask, Resources, Runtime, Scope, tool
 from concertino.agents import AgentStep, HumanStep, ScriptedStep, Workflow, WorkflowAgent, ask_person
 from concertino.server import create_app
 from concertino.server.mcp import AgentServer
-from concertino.storage import Store
 from concertino.tools import ToolContext
 
 ANN = Scope("acme", "ann")
@@ -99,16 +98,14 @@ def flow() -> WorkflowAgent:
 
 
 @asynccontextmanager
-async def served(
-    agents: list[Any], resources: Resources, store: Store | None = None, **settings: Any
-) -> AsyncIterator[tuple[Runtime, str]]:
-    """Serve *agents* over HTTP; the header `x-user` names the user."""
+async def served(known: list[Any], resources: Resources, **settings: Any) -> AsyncIterator[tuple[Runtime, str]]:
+    """Serve agents over HTTP; the header `x-user` names the user."""
 
     def authenticate(request: Request) -> Scope | None:
         user = request.headers.get("x-user")
         return Scope("acme", user) if user else None
 
-    async with Runtime(agents, resources, store=store) as runtime, AgentServer(runtime, **settings) as agent_server:
+    async with Runtime(known, resources) as runtime, AgentServer(runtime, **settings) as agent_server:
         app = create_app(runtime, authenticate, routes={"/mcp": agent_server.routes()})
         config = uvicorn.Config(app, port=0, log_level="error", ws="none", lifespan="off", timeout_graceful_shutdown=1)
         server = _Server(config)
