@@ -105,7 +105,7 @@ async def served(known: list[Any], resources: Resources, **settings: Any) -> Asy
         user = request.headers.get("x-user")
         return Scope("acme", user) if user else None
 
-    async with Runtime(known, resources) as runtime, AgentServer(runtime, **settings) as agent_server:
+    async with Runtime(known, resources, sweep=0.1) as runtime, AgentServer(runtime, **settings) as agent_server:
         app = create_app(runtime, authenticate, routes={"/mcp": agent_server.routes()})
         config = uvicorn.Config(app, port=0, log_level="error", ws="none", lifespan="off", timeout_graceful_shutdown=1)
         server = _Server(config)
