@@ -16,6 +16,7 @@ from .source import FILES, PACKAGE, ROOT, imports, module, name, unit
 LAYERS = (
     {
         "_version",
+        "cache_rules",
         "errors",
         "event_form",
         "events",

@@ -19,7 +19,7 @@ from ..context_state import ContextReport, ContextState
 from ..messages import Message, Messages, begins_with
 from ..records import record
 from ..usage import Tokens
-from .caching.monitor import CacheMonitor, Miss
+from .cache_monitor import CacheMonitor, Miss
 from .counting.base import TokenCounter
 from .counting.sizes import max_tokens, measure_with, tokens_of
 from .digests import handle_of

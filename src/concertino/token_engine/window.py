@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from ..cache_rules import binding, cache_rule
 from ..errors import ContextFloorError
 from ..messages import ToolMessage
-from .caching.rules import binding, cache_rule
 from .counting.base import TokenCounter
 from .retention import Retention
 from .view import View, unmeasured_view

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 from concertino import ModelRequest
+from concertino.cache_rules import binding
 from concertino.errors import ContextFloorError
 from concertino.messages import (
     AssistantMessage,
@@ -29,8 +30,7 @@ from concertino.messages import (
     UserMessage,
 )
 from concertino.token_engine import Edit, Retention, SummaryJob, TokenEngine
-from concertino.token_engine.caching.monitor import can_end_prefix
-from concertino.token_engine.caching.rules import binding
+from concertino.token_engine.cache_monitor import can_end_prefix
 from concertino.token_engine.counting.sizes import measure_with
 from concertino.token_engine.edits import decode_edit, encode_edit
 from concertino.token_engine.view import unmeasured_view

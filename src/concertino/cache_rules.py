@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Literal
 
-from ...ids import SINCE_GPT_5_6, in_family
-from ...records import record
+from .ids import SINCE_GPT_5_6, in_family
+from .records import record
 
 Binding = Literal["free", "turn", "prefix"]
 """The messages that an edit must not change. `free`: none. `turn`: the model's messages of the current tool loop.

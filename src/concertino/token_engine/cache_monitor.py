@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from ...context_state import ContextReport
-from ...messages import Message
-from ...records import record
-from ...usage import Tokens
-from ..edits import Edit, Reduce
-from ..view import View
-from .rules import CacheRule
+from ..cache_rules import CacheRule
+from ..context_state import ContextReport
+from ..messages import Message
+from ..records import record
+from ..usage import Tokens
+from .edits import Edit, Reduce
+from .view import View
 
 MissReason = Literal[
     "model_changed", "system_prompt_changed", "tools_changed", "settings_changed", "conversation_replaced", "provider"
