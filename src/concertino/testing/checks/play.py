@@ -11,6 +11,7 @@ import logging
 import random
 import tempfile
 from collections.abc import Coroutine, Iterator
+from dataclasses import field
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,11 +32,11 @@ from ...storage import MemoryStore, SqliteStore
 from ...storage.types import Claim
 from ...tools.registry import ToolRegistry
 from ..faults import FaultyStore, Points
-from .leak_watch import LeakWatch
+from .leak_watch import LeakWatch, results_mark
 from .model_answers import RUN_ID, Answers, CheckedModel
 from .origin import Origin
 from .people import People
-from .scenario import Control, Scenario, Trace
+from .scenario import WAITS, Control, Scenario, Trace, arguments_mark
 from .watch import WatchedHooks, watched_tool
 
 T = TypeVar("T")
@@ -56,6 +57,8 @@ class Subject:
     message: str
     resources: Resources
     hook_seconds: float
+    background: set[str] = field(default_factory=set)
+    """The names of coroutines that runs leave behind when they end by themselves."""
 
     @property
     def tools(self) -> dict[str, ToolSpec]:
@@ -110,6 +113,7 @@ class Play:
         random.seed(0)  # an agent that draws at random draws the same in every case
         log = logging.getLogger("concertino")
         quiet, log.disabled = log.disabled, True  # it warns of the crashes
+        earlier = asyncio.all_tasks()
         try:
             with _folder(policy=self._leaks is not None) as folder:
                 if folder is None:
@@ -123,7 +127,19 @@ class Play:
         finally:
             random.setstate(before)
             log.disabled = quiet
+        self._check_background(asyncio.all_tasks() - earlier)
         return self.trace
+
+    def _check_background(self, left: set[asyncio.Task[Any]]) -> None:
+        """Report the work of a stopped run that continues, unless a run that is not stopped leaves it as well."""
+        for task in left:
+            name = getattr(task.get_coro(), "__qualname__", task.get_name())
+            if not self._case.controls:
+                self._subject.background.add(name)
+            elif self.was_stopped and name not in self._subject.background:
+                self.trace.report("stop", f"{name} continues after the run was stopped")
+            if self._config is None:
+                task.cancel()
 
     async def _in_file(self, folder: Path) -> None:
         """Play the case with a file, and report what the data policy excludes and is found outside the run."""
@@ -162,9 +178,9 @@ class Play:
         self._answers.next_process()
         config = subject.origin.fresh() if self._config is None else self._config
         self.hooks = WatchedHooks(config, self)
-        mark = f"results-{self._user}" if self._leaks is not None else ""
         registry = subject.registry.copy()
-        registry.by_name = {tool.name: watched_tool(tool, self, mark) for tool in registry}
+        marked = self._marked if self._leaks is not None else None
+        registry.by_name = {tool.name: watched_tool(tool, self, marked) for tool in registry}
         config.tools = tuple(config.tools)
         self._attach = functools.partial(
             vars(config).update, _concertino_hooks=self.hooks, _concertino_registry=(config.tools, registry)
@@ -180,6 +196,11 @@ class Play:
         shown = FaultyStore(store, Points(self._store_point))
         self._process = Runtime([config], resources, store=shown, observers=[self._observe])
         return self._process
+
+    def _marked(self, tool: str, result: str) -> str:
+        """Return a tool's *result* with its mark, and without that of its arguments, which it may repeat."""
+        text = result.replace(arguments_mark(self._user, tool), "the argument")
+        return f"{text} {results_mark(self._user, tool)}"
 
     def _observe(self, event: RunEvent) -> None:
         if isinstance(event, Notice):
@@ -259,10 +280,9 @@ class Play:
         decided = trace.error
         self._check_messages()
         typed = self.hooks.config.output_type is not None
-        if result.status == "completed" and not result.text and self._answers.last_text and not _is_silent(self.hooks):
-            trace.report(
-                "answer", f"the run completes without an answer, though the model wrote {self._answers.last_text!r}"
-            )
+        written = self._answers.last_text.strip()
+        if result.status == "completed" and not result.text.strip() and written and not _is_silent(self.hooks):
+            trace.report("answer", f"the run completes without an answer, though the model wrote {written!r}")
         if result.status == "failed" and typed and self._answers.last_move == "value" and not decided:
             trace.report("answer", f"the agent replaces a valid answer by {result.text!r:.60}")
         trace.state = self._answers.canonical(self.hooks.watch.state)
@@ -299,11 +319,23 @@ class Play:
         else:
             live = await asyncio.shield(self._live)
             if control.what == "stop":
-                self.stopped = self.was_stopped = True
-                self._moves_at_stop = self._answers.moves
-                live._orchestrator.stop(_STOP_SECONDS)
+                self._stop(live)
             else:
                 await self._steer()
+
+    def waits(self, hook: str) -> None:
+        """Pass a point at which *hook* waits for something."""
+        control = self._pass(f"hook {hook}{WAITS}")
+        if control is not None and control.what == "stop":
+            if self._live.done():
+                self._stop(self._live.result())
+            else:  # the run is starting
+                self._live.add_done_callback(lambda live: self._stop(live.result()))
+
+    def _stop(self, live: LiveRun) -> None:
+        self.stopped = self.was_stopped = True
+        self._moves_at_stop = self._answers.moves
+        live._orchestrator.stop(min(_STOP_SECONDS, self._subject.hook_seconds / 4))
 
     async def _store_point(self, name: str, _number: int) -> None:
         """Pass a point of the store. Nothing is written once the process has crashed."""
@@ -371,7 +403,7 @@ def _limits(inner: LimitsFunction, hook_seconds: float) -> LimitsFunction:
 def _is_silent(hooks: WatchedHooks) -> bool:
     """Return whether the text of the model is not meant for the user."""
     config = hooks.config
-    return bool(hooks.interpret_response.own or config.turn_type or config.audience == "internal")
+    return bool(config.turn_type or config.audience == "internal")
 
 
 @contextlib.contextmanager
