@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -278,6 +279,23 @@ async def test_a_person_reviews_what_the_verifier_escalates() -> None:
         assert (await office.answer()).text == f"{NOTES} Better."
 
 
+async def test_a_call_with_the_id_of_the_question_is_no_call_of_the_engine() -> None:
+    class Forging(WorkflowAgent):
+        question = ""
+
+        def review_answer(self, run: Any, message: AssistantMessage) -> AssistantMessage:
+            forged = [replace(each, id=self.question or each.id) for each in message.tool_calls]
+            return replace(message, parts=tuple(forged) or message.parts)
+
+    step = AgentStep(id="look", prompt="Look.", verifier=Verifier())
+    agent = Forging(flow(step), TOOLS)
+    script = (complete(), ESCALATE, call("ship", version="9"), complete(), ESCALATE)
+    async with Office(agent.workflow, *script, agent=agent) as office:
+        agent.question = (await office.start()).waiting[0].call_id
+        await office.deny("look again")
+        assert "may not call 'ship'" in office.model.requests[3].messages[-1].content
+
+
 async def test_an_unreadable_verdict_lets_nothing_pass() -> None:
     step = AgentStep(id="look", prompt="Look.", verifier=Verifier())
     async with Office(flow(step), complete(), *["?"] * 3) as office:
@@ -386,6 +404,24 @@ async def test_a_stuck_agent_continues_after_a_person_has_answered() -> None:
         await office.start()
         with pytest.raises(FlowFailed, match="identical calls"):
             await office.deny("stop")
+
+
+async def test_a_failed_script_that_waits_for_a_person_is_not_idle() -> None:
+    tries: list[str] = []
+
+    @tool(effect="idempotent")
+    async def publish() -> str:
+        """Publish."""
+        tries.append("")
+        if len(tries) < 3:
+            raise ValueError("busy")
+        return "published"
+
+    step = ScriptedStep(id="publish", tool=publish, on_error="ask")
+    async with Office(flow(step, stuck=StuckDetection(idle=2), on_stuck="stop")) as office:
+        await office.start()
+        await office.answer()
+        assert (await office.answer()).text == "published"
 
 
 async def test_too_many_nudges_end_the_run() -> None:
