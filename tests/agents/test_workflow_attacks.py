@@ -207,7 +207,7 @@ class Oracle:
                 return [], None
             calls = [(each["tool"], each["params"]) for each in stated["tool_calls"]]
             completions = [arguments for name, arguments in calls if name == "complete_step"]
-            assert completions or stated["is_complete"] in (True, "true"), "not stated"
+            assert completions or stated["is_complete"] is True, "not stated"
             return [each for each in calls if each[0] != "complete_step"], completions[0] if completions else stated
         made = self.answer.calls if isinstance(self.answer, Answer) else self.answer
         calls = [(each.name, json.loads(each.arguments)) for each in (made if isinstance(made, Sequence) else [made])]
