@@ -79,3 +79,8 @@ def _excluded(policy: DataPolicy, tools: Sequence[str], user: str) -> Iterator[t
 def results_mark(user: str, tool: str) -> str:
     """Return the text that marks the results of *tool*."""
     return f"results-{user}-{tool}."
+
+
+def marked_result(user: str, tool: str, result: str) -> str:
+    """Return a tool's *result* with its mark, and without that of its arguments, which it may repeat."""
+    return f"{result.replace(arguments_mark(user, tool), 'the argument')} {results_mark(user, tool)}"

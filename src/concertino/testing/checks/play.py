@@ -10,7 +10,7 @@ import json
 import logging
 import random
 import tempfile
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import field
 from itertools import count
 from pathlib import Path
@@ -32,11 +32,11 @@ from ...storage import MemoryStore, SqliteStore
 from ...storage.types import Claim
 from ...tools.registry import ToolRegistry
 from ..faults import FaultyStore, Points
-from .leak_watch import LeakWatch, results_mark
+from .leak_watch import LeakWatch, marked_result
 from .model_answers import RUN_ID, Answers, CheckedModel
 from .origin import Origin
 from .people import People
-from .scenario import WAITS, Control, Scenario, Trace, arguments_mark
+from .scenario import WAITS, Control, Scenario, Trace
 from .watch import WatchedHooks, watched_tool
 
 T = TypeVar("T")
@@ -127,12 +127,7 @@ class Play:
         finally:
             random.setstate(before)
             log.disabled = quiet
-        self._check_background(asyncio.all_tasks() - earlier)
-        return self.trace
-
-    def _check_background(self, left: set[asyncio.Task[Any]]) -> None:
-        """Report the work of a stopped run that continues, unless a run that is not stopped leaves it as well."""
-        for task in left:
+        for task in asyncio.all_tasks() - earlier:
             name = getattr(task.get_coro(), "__qualname__", task.get_name())
             if not self._case.controls:
                 self._subject.background.add(name)
@@ -140,6 +135,7 @@ class Play:
                 self.trace.report("stop", f"{name} continues after the run was stopped")
             if self._config is None:
                 task.cancel()
+        return self.trace
 
     async def _in_file(self, folder: Path) -> None:
         """Play the case with a file, and report what the data policy excludes and is found outside the run."""
@@ -179,7 +175,7 @@ class Play:
         config = subject.origin.fresh() if self._config is None else self._config
         self.hooks = WatchedHooks(config, self)
         registry = subject.registry.copy()
-        marked = self._marked if self._leaks is not None else None
+        marked = functools.partial(marked_result, self._user) if self._leaks is not None else None
         registry.by_name = {tool.name: watched_tool(tool, self, marked) for tool in registry}
         config.tools = tuple(config.tools)
         self._attach = functools.partial(
@@ -196,11 +192,6 @@ class Play:
         shown = FaultyStore(store, Points(self._store_point))
         self._process = Runtime([config], resources, store=shown, observers=[self._observe])
         return self._process
-
-    def _marked(self, tool: str, result: str) -> str:
-        """Return a tool's *result* with its mark, and without that of its arguments, which it may repeat."""
-        text = result.replace(arguments_mark(self._user, tool), "the argument")
-        return f"{text} {results_mark(self._user, tool)}"
 
     def _observe(self, event: RunEvent) -> None:
         if isinstance(event, Notice):
@@ -222,7 +213,12 @@ class Play:
                 self._attach()  # another play with the same agent may have taken place meanwhile
                 self._live = asyncio.get_running_loop().create_future()
                 starts = not resumed and not number
-                result = await self._result(self._start(process) if starts else process.resume(OPERATOR, self.run_id))
+                chat = Chat(self._message, scope=self._scope, conversation_id="c1")
+                result = await self._result(
+                    process.start(chat, self._subject.name, run_id=RUN_ID)
+                    if starts
+                    else process.resume(OPERATOR, self.run_id)
+                )
                 if result is None:
                     return False
                 if result.status != "suspended" or not result.waiting:
@@ -234,10 +230,6 @@ class Play:
         except TimeoutError:
             self.trace.report("endless", "the run does not end, and does not answer a stop")
         return True
-
-    async def _start(self, process: Runtime) -> LiveRun:
-        chat = Chat(self._message, scope=self._scope, conversation_id="c1")
-        return await process.start(chat, self._subject.name, run_id=RUN_ID)
 
     async def _result(self, opening: Coroutine[Any, Any, LiveRun]) -> RunResult | None:
         """Return the result of a run that *opening* starts or resumes; None if the process crashed before."""
@@ -278,7 +270,10 @@ class Play:
     async def _finish(self, result: RunResult) -> None:
         trace = self.trace
         decided = trace.error
-        self._check_messages()
+        text, since = self._messages[-1]
+        admitted = self.hooks.watch.reviewed.get(text, text)
+        if admitted is not None and not _contain(trace.requests[since:], admitted):
+            trace.report("message", f"a request lacks the message of the user, {text!r:.60}")
         typed = self.hooks.config.output_type is not None
         written = self._answers.last_text.strip()
         if result.status == "completed" and not result.text.strip() and written and not _is_silent(self.hooks):
@@ -363,15 +358,6 @@ class Play:
             self.trace.events.append(f"{_HAPPENS[control.what]} at {name!r}")
         return control
 
-    def _check_messages(self) -> None:
-        """Report a message of the user that a later request lacks."""
-        text, since = self._messages[-1]
-        admitted = self.hooks.watch.reviewed.get(text, text)
-        if admitted is not None and not all(
-            json.dumps(admitted)[1:-1] in asked for asked in self.trace.requests[since:]
-        ):
-            self.trace.report("message", f"a request lacks the message of the user, {text!r:.60}")
-
     async def _steer(self) -> None:
         text = f"One more thing (words-{self._user}-{len(self._messages)})"
         with contextlib.suppress(RunStateError):
@@ -398,6 +384,11 @@ def _limits(inner: LimitsFunction, hook_seconds: float) -> LimitsFunction:
         return dataclasses.replace(inner(scope, model, agent), hook_seconds=hook_seconds)
 
     return limits
+
+
+def _contain(requests: Sequence[str], text: str) -> bool:
+    """Return whether all *requests*, which are JSON, have *text*."""
+    return all(json.dumps(text)[1:-1] in each for each in requests)
 
 
 def _is_silent(hooks: WatchedHooks) -> bool:
