@@ -1,4 +1,4 @@
-"""The commands `research`, `chat`, `serve` and `usage`, and the groups `worker`, `workflow`, `new` and `runs`.
+"""The commands `research`, `chat`, `serve`, `eval` and `usage`, and the groups `worker`, `workflow`, `new` and `runs`.
 
 The declarations load no command: `--help` stays fast.
 """
@@ -12,6 +12,7 @@ import typer
 
 from .._version import __version__
 from .commands.runs import RunId, on_stored_runs, runs
+from .eval_options import EvalOptions
 from .options import Execute, takes
 from .render.console import replace_invalid_input
 
@@ -115,6 +116,23 @@ def serve(
         from .commands.serve import serve as serve_runtime  # here, so that a missing extra is reported as any error
 
         return await serve_runtime(host, port, grace, context)
+
+    return lambda options: start_runs(command, (), options, needs_text=False, prepared=options.app is None)
+
+
+@app.command("eval")
+@takes("app", "corpus", "model", "context", "db", "as_json", group=EvalOptions)
+def evaluate(given: EvalOptions) -> Execute:
+    """Run an agent on the cases of a data set, and print its scores with their confidence intervals.
+
+    The agent's tools run. The status is 1 if a score has regressed or is too low.
+    """
+    from .program import start_runs
+
+    async def command(_: object, context: CommandContext) -> int:
+        from .commands.eval_run import run_eval
+
+        return await run_eval(given, context)
 
     return lambda options: start_runs(command, (), options, needs_text=False, prepared=options.app is None)
 
