@@ -33,11 +33,11 @@ from ...scope import OPERATOR, Scope
 from ...storage.sql import SqlStore
 from ...storage.sqlite import MemoryStore
 from ...tools.registry import ToolRegistry
-from ..command_context import CommandContext, NewRunContext
+from ..command_context import CommandContext
 from ..eval_options import EvalOptions
 from ..render.console import table
 from ..render.format import counted, money, one_line
-from .runs_resume import call_app
+from .runs_resume import open_agents
 
 _SHOWN = 10
 """The number of cases below 1 that are printed."""
@@ -50,25 +50,25 @@ async def run_eval(given: EvalOptions, context: CommandContext) -> int:
     Raises `ConfigurationError`.
     """
     baseline = None if given.baseline is None else EvalReport.read(given.baseline)
-    runtime = await open_agents(context)
-    try:
+    async with open_agents(context) as runtime:
         agent, resources = await setup_of(runtime, given.agent, context, Scope())
         cases = await _cases(given, agent[0].name, context)
         if given.sample is not None:
             cases = sample(cases, given.sample, given.seed)
+        model = context.options.model
+        if model is None and context.options.app is None:
+            model = wiring.model_from_environment()
         async with await _own_store(given.record) as store:
             report = await evaluate(
                 agent,
                 cases,
                 _scorers(given, cases, resources),
                 resources=dataclasses.replace(resources, store=store),
-                model=context.options.model,
+                model=model,
                 repeats=given.repeats,
                 concurrency=given.concurrency,
                 seed=given.seed,
             )
-    finally:
-        await runtime.close()
     changes = {} if baseline is None else report.compared(baseline, given.max_drop)
     if given.save is not None:
         report.write(given.save)
@@ -80,15 +80,6 @@ async def run_eval(given: EvalOptions, context: CommandContext) -> int:
     for name in worse:
         context.console.notice(f"{name} has regressed: {changes[name].before:.3f} -> {changes[name].after:.3f}")
     return int(bool(worse or low))
-
-
-async def open_agents(context: CommandContext) -> Runtime:
-    """Return the runtime of `--app`, else that of the built-in agents. It has no watchdog. Close it."""
-    if context.options.app is not None:
-        return await call_app(context.options.app, context)
-    assert isinstance(context, NewRunContext)
-    models = context.resources.models or wiring.open_model
-    return wiring.open_runtime(context.store, context.library, models=models, model=context.resources.model)
 
 
 async def setup_of(

@@ -1,0 +1,212 @@
+"""`RecordedModel`: a model that repeats the recorded answers of a run, and finds where the requests diverge."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator
+from typing import Any
+
+from ..errors import BadRequestError
+from ..messages import AssistantMessage, Message, Text, ToolMessage
+from ..orchestrator.model_call.ask import question_digest
+from ..orchestrator.model_call.summarize import ASKS
+from ..orchestrator.resources import Resources
+from ..providers.base import Model, ModelEvent, ModelRequest, OutputSchema, Reply, ToolCallReady
+from ..records import record
+from ..storage.codec import encode_message
+from ..usage import Tokens, UsageRecord
+from .differences import first_difference
+from .recorded_run import Exchange, RecordedRun
+from .recorded_tools import ToolResults
+
+
+@record(kw_only=True)
+class Divergence:
+    """The first difference between a run and its replay."""
+
+    step: int
+    where: str
+    """The path in the request, such as `messages[2].content`; or `answer`, `status`, `requests`, `question`."""
+    recorded: str
+    replayed: str
+
+
+class Playback:
+    """The answers of one replay, in the order of its requests.
+
+    After the first divergence, a *live* model answers; without one, the recorded answers continue in their order.
+    """
+
+    def __init__(self, run: RecordedRun, results: ToolResults, resources: Resources, live: Model | None) -> None:
+        self.run = run
+        self.divergence: Divergence | None = None
+        self.usage: list[UsageRecord] = []
+        """What the requests of the replay would be billed."""
+        self.position = 0
+        self._results = results
+        self._resources = resources
+        self._live = live
+        self._summaries = list(run.summaries)
+        self._questions = {digest: list(answers) for digest, answers in run.questions.items()}
+        self._compared = {item.name for item in dataclasses.fields(ModelRequest)}
+        if run.journal.run.start.parent_id is not None:
+            self._compared.discard("cache_key")  # it names the path of the sub-agent
+
+    def diverge(self, step: int, where: str, recorded: str, replayed: str) -> None:
+        """Note a difference, if it is the first one."""
+        if self.divergence is None:
+            self.divergence = Divergence(step=step, where=where, recorded=recorded, replayed=replayed)
+
+    async def answer(self, model: Model, request: ModelRequest) -> Reply:
+        """Return the reply to *request*."""
+        last = request.messages[-1] if request.messages else None
+        if last is not None and last.role == "user" and last.text.startswith(ASKS) and self._summaries:
+            return Reply(AssistantMessage((Text(self._summaries.pop(0)),), model=model.name), None)
+        if not request.cache_key:
+            return await self._question(request)
+        return await self._turn(request)
+
+    async def _question(self, request: ModelRequest) -> Reply:
+        if known := self._questions.get(question_digest(request)):
+            return Reply(AssistantMessage((Text(known.pop(0)),)), None)
+        self.diverge(self._step, "question", "nothing", encode_message(request.messages[-1]))
+        if self._live is not None:
+            return await self._ask(request)
+        left = next((answers for answers in self._questions.values() if answers), None)
+        if left is None:
+            raise BadRequestError("the journal has no answer to this question")
+        return Reply(AssistantMessage((Text(left.pop(0)),)), None)
+
+    @property
+    def _step(self) -> int:
+        exchanges = self.run.exchanges
+        return exchanges[min(self.position, len(exchanges) - 1)].step if exchanges else 1
+
+    async def _turn(self, request: ModelRequest) -> Reply:
+        exchanges = self.run.exchanges
+        exchange = exchanges[self.position] if self.position < len(exchanges) else None
+        same = exchange is not None and self._is_same(exchange, request)
+        self.position += 1
+        if exchange is None:
+            self.diverge(self._step, "requests", f"{len(exchanges)}", f"{self.position} or more")
+        if self._live is not None and self.divergence is not None:
+            reply = await self._ask(request)
+            self._results.expect(reply.message)
+            return reply
+        if exchange is None or exchange.message is None:
+            if exchange is not None:
+                self.usage += exchange.usage
+            raise BadRequestError(self.run.error or "the journal has no further answer")
+        answered = exchange.answered
+        tokens = None if answered is None else answered.tokens
+        booked = exchange.usage
+        if answered is not None and tokens is not None and not same:
+            tokens = self._changed(tokens, exchange.request, request)
+            booked = [self._priced(one, tokens) if one is answered else one for one in booked]
+        self.usage += booked
+        return Reply(exchange.message, tokens, receipt=None if answered is None else answered.receipt)
+
+    def _is_same(self, exchange: Exchange, request: ModelRequest) -> bool:
+        before = exchange.request
+        if all(getattr(before, name) == getattr(request, name) for name in self._compared - {"messages"}) and list(
+            before.messages
+        ) == list(request.messages):
+            return True
+        found = first_difference("", self._form(before), self._form(request))
+        if found is not None:
+            self.diverge(exchange.step, *found)
+        return found is None
+
+    def _form(self, request: ModelRequest) -> dict[str, Any]:
+        return {name: _plain(getattr(request, name)) for name in sorted(self._compared, key=_ORDER.index)}
+
+    async def _ask(self, request: ModelRequest) -> Reply:
+        assert self._live is not None
+        live = self._live
+        async for event in live.stream(dataclasses.replace(request, model=live.name)):
+            if isinstance(event, Reply):
+                served, tokens = event.message.model or live.name, event.tokens
+                cost = None if tokens is None else self._resources.cost_of(live.provider, served, tokens, event.receipt)
+                self.usage.append(
+                    UsageRecord(
+                        id=f"replay:{len(self.usage)}",
+                        run_id=self.run.journal.run.start.run_id,
+                        agent_path=self.run.journal.run.start.agent_path,
+                        provider=live.provider,
+                        model=served,
+                        tokens=tokens or Tokens(),
+                        source="unknown" if tokens is None else "measured",
+                        cost=None if cost is None else cost[0],
+                        price_version="" if cost is None else cost[1],
+                    )
+                )
+                return event
+        raise BadRequestError(f"{live.provider}:{live.name} did not answer")
+
+    def _changed(self, tokens: Tokens, before: ModelRequest, after: ModelRequest) -> Tokens:
+        """Return the tokens of a changed request: the measured ones, and the counted difference."""
+        count = self._resources.counter.count
+        old, new = ("\n".join(map(str, self._form(request).values())) for request in (before, after))
+        prompt = max(tokens.prompt + count(new) - count(old), 1)
+        cached = min(tokens.cached, prompt)
+        return dataclasses.replace(
+            tokens, prompt=prompt, cached=cached, cache_write=min(tokens.cache_write, prompt - cached)
+        )
+
+    def _priced(self, recorded: UsageRecord, tokens: Tokens) -> UsageRecord:
+        cost, version, _ = self._resources.cost_of(recorded.provider, recorded.model, tokens, recorded.receipt)
+        how = "the recorded count, and the counted difference of the request"
+        return dataclasses.replace(
+            recorded, tokens=tokens, cost=cost, price_version=version, source="estimated", how=how
+        )
+
+
+class RecordedModel:
+    """The model of a replay, under the name of the recorded one."""
+
+    def __init__(self, spec: str, playback: Playback) -> None:
+        self.provider, _, self.name = spec.partition(":")
+        self.summarizes = bool(playback.run.summaries)
+        self._playback = playback
+        self._schemas = any(exchange.request.output_schema is not None for exchange in playback.run.exchanges)
+
+    def takes_schema(self, schema: OutputSchema, *, tools: bool) -> bool:
+        """Return whether the recorded model was sent schemas."""
+        return self._schemas
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Stream the recorded answer, or that of the live model."""
+        reply = await self._playback.answer(self, request)
+        for call in reply.message.tool_calls:
+            yield ToolCallReady(call)
+        yield reply
+
+    async def close(self) -> None:
+        """Do nothing: there are no connections to close."""
+
+
+_ORDER = ("model", "system", "tools", "messages", *(item.name for item in dataclasses.fields(ModelRequest)))
+"""The order in which the fields of a request are compared."""
+
+
+def _plain(value: Any) -> Any:
+    """Return a field of a request as JSON values, with what a provider is sent."""
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, Message):
+        return _sent(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {item.name: _plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+    return [_plain(each) for each in value]
+
+
+def _sent(message: Message) -> dict[str, Any]:
+    names = ("call_id", "name", "content", "is_error") if isinstance(message, ToolMessage) else ("text", "parts")
+    found = {name: _plain(getattr(message, name)) for name in names if hasattr(message, name)}
+    if isinstance(message, AssistantMessage):
+        found.pop("text")
+    else:
+        found["media"] = [_plain(media) for media in getattr(message, "media", ())]
+    return {"role": message.role, **found}
