@@ -82,7 +82,7 @@ def test_a_run_becomes_a_test_that_passes_and_fails_with_the_agent(cli: Cli, sho
     assert file.name in done.stderr
     source = file.read_text()
     assert '    [call("lookup", name="tea"), call("broken", name="cup")],\n' in source
-    assert '        "tea is 7",\n' in source
+    assert "    (\"lookup\", {'name': 'tea'}, \"tea is 7\"),\n" in source
     assert r'ToolError("ValueError: no \x1b[31mcup")' in source
     assert_refused(cli(*arguments), f"{file.name} exists already")
     assert_refused(cli(*arguments[:3], "--db", "runs.db"), "--app MODULE:NAME")

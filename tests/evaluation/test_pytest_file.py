@@ -80,7 +80,9 @@ SCRIPTS: dict[str, list[Any]] = {
     "calls": [
         "gloomy",
         [call("look", name="a"), call("look", name="bad")],
-        Answer(text="I look.", reasoning="Hm.", calls=(call("look", name="long"), call("look", "{broken"))),
+        Answer(
+            text="I look.", reasoning="Hm.", calls=(call("look", "{broken"), call("look"), call("look", name="long"))
+        ),
         call("nothing", '{"class": 1}'),
         "The end.",
     ],

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections import defaultdict
 from collections.abc import Sequence
 from keyword import iskeyword
 from string import Template
@@ -14,9 +12,10 @@ from ..errors import RunStateError
 from ..messages import AssistantMessage, Message, Reasoning, SystemMessage, ToolCall, ToolMessage, UserMessage
 from ..orchestrator.chat import Chat
 from ..orchestrator.journal.entries import Ended, ModelAnswered, SideAnswered
+from ..orchestrator.journal.patterns import UNKNOWN_TOOL
 from ..orchestrator.journal.replay import Replay, read_steps
 from ..storage.types import StoredJournal
-from .recorded_run import RecordedRun, ToolOutcome
+from .recorded_run import RecordedRun, ToolOutcome, arguments_of
 
 _WIDTH = 100
 _PIECES = re.compile(rf".{{1,{_WIDTH}}}(?:\s|$)|.{{1,{_WIDTH}}}", re.DOTALL)
@@ -126,21 +125,20 @@ def _step(message: AssistantMessage) -> str:
 
 
 def _call(call: ToolCall) -> str:
-    try:
-        arguments = json.loads(call.arguments or "{}")
-    except (ValueError, RecursionError):
-        arguments = None
-    if not isinstance(arguments, dict) or not all(name.isidentifier() and not iskeyword(name) for name in arguments):
+    arguments = arguments_of(call)
+    if arguments is None or not all(name.isidentifier() and not iskeyword(name) for name in arguments):
         return f"call({_short(call.name)}, {call.arguments!r})"
     return f"call({', '.join([_short(call.name), *(f'{name}={_short(value)}' for name, value in arguments.items())])})"
 
 
 def _results(run: RecordedRun) -> str:
-    by_tool: defaultdict[str, list[str]] = defaultdict(list)
-    for outcome in run.outcomes.values():
-        by_tool[outcome.message.name].append(_result(outcome))
-    rows = [f"{_short(tool)}: {_block('[', values, ']', 8)}" for tool, values in by_tool.items()]
-    return _block("{", rows, "}")
+    """Return the results of the calls that a tool may have answered; the engine itself refuses the others again."""
+    rows = []
+    for call_id, outcome in run.outcomes.items():
+        tool, arguments = outcome.message.name, run.arguments_of(call_id)
+        if arguments is not None and tool != UNKNOWN_TOOL:
+            rows.append(f"({_short(tool)}, {_short(arguments)}, {_result(outcome)})")
+    return _block("[", rows, "]")
 
 
 def _result(outcome: ToolOutcome) -> str:

@@ -88,6 +88,11 @@ class RecordedRun:
         """The chat that the run was given."""
         return chat_of(self.state, Chat())
 
+    def arguments_of(self, call_id: str) -> dict[str, Any] | None:
+        """Return the arguments of a recorded call; None if they are no JSON object."""
+        call = self._calls.get(call_id)
+        return None if call is None else arguments_of(call)
+
     def outcome_like(self, call: ToolCall) -> ToolOutcome | None:
         """Return the result of a recorded call with the same tool and arguments; each is used once, the last again."""
         found = self._alike.get(alike(call))
@@ -146,9 +151,16 @@ class RecordedRun:
             self._open = None
 
 
+def arguments_of(call: ToolCall) -> dict[str, Any] | None:
+    """Return the arguments of a call; None if the model did not write a JSON object."""
+    try:
+        found = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def alike(call: ToolCall) -> tuple[str, str]:
     """Return a key that calls of one tool with the same arguments share."""
-    try:
-        return call.name, json.dumps(json.loads(call.arguments or "{}"), sort_keys=True)
-    except (ValueError, RecursionError):
-        return call.name, call.arguments
+    arguments = arguments_of(call)
+    return call.name, call.arguments if arguments is None else json.dumps(arguments, sort_keys=True)

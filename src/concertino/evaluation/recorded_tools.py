@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
 from ..errors import ToolError
 from ..messages import AssistantMessage, ToolCall
 from ..orchestrator.agent import AgentConfig
+from ..orchestrator.plain import plain
 from ..orchestrator.tool_calls.tool_call import NOT_ENABLED, NotEnabledError
 from ..token_engine.recall import RECALL
 from ..tools.base import Tool, ToolContext, ToolResult
@@ -21,21 +22,29 @@ UNRECORDED = "the replay has no recorded result of this call"
 class Results(Protocol):
     """Supplies the results of the calls of a run whose tools do not work."""
 
-    def of(self, tool: Tool, call_id: str) -> ToolResult:
+    def of(self, tool: Tool, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Return the result of a call. Raises `ToolError`."""
 
 
 class GivenResults:
-    """Results in the order of the calls of each tool: values, or errors to raise."""
+    """Results of calls: the tool, the arguments, and a value or an error to raise.
 
-    def __init__(self, results: Mapping[str, Sequence[Any]]) -> None:
-        self._left = {tool: list(values) for tool, values in results.items()}
+    A call gets the unused result of its tool whose arguments are its own, or else the first one of its tool: hooks and
+    validation may change arguments.
+    """
 
-    def of(self, tool: Tool, call_id: str) -> ToolResult:
-        """Return the next result of *tool*. Raises `ToolError` if it is an error, or if no result is left."""
-        if not self._left.get(tool.name):
+    def __init__(self, results: Iterable[tuple[str, Mapping[str, Any], Any]]) -> None:
+        self._left = list(results)
+
+    def of(self, tool: Tool, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
+        """Return the result of a call. Raises `ToolError` if it is an error, or if no result is left."""
+        own = [each for each in self._left if each[0] == tool.name]
+        if not own:
             raise ToolError(UNRECORDED)
-        value = self._left[tool.name].pop(0)
+        given = {name: plain(value) for name, value in arguments.items()}
+        found = max(own, key=lambda each: _likeness(each[1], given))
+        self._left.remove(found)
+        value = found[2]
         if isinstance(value, ToolError):
             raise value
         return value if isinstance(value, ToolResult) else ToolResult(value)
@@ -57,7 +66,7 @@ class ToolResults:
         """
         self._new = list(message.tool_calls)
 
-    def of(self, tool: Tool, call_id: str) -> ToolResult:
+    def of(self, tool: Tool, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Return the result of a call. Raises `ToolError` with the recorded error, or if there is no result."""
         new = next((call for call in self._new if call.name in (tool.name, tool.spec.name)), None)
         if new is None:
@@ -92,7 +101,7 @@ class RecordedTool(Tool):
 
     def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         """Return the recorded result."""
-        return self._results.of(self, context.call_id)
+        return self._results.of(self, context.call_id, arguments)
 
 
 class RecordedTools(ToolRegistry):
@@ -121,3 +130,8 @@ class RecordedTools(ToolRegistry):
         made = RecordedTools((), self._results, self.base_prompt())
         made.by_name, made.sent_names, made._made = dict(self.by_name), dict(self.sent_names), self._made
         return made
+
+
+def _likeness(recorded: Mapping[str, Any], given: Mapping[str, Any]) -> int:
+    """Return the number of recorded arguments, all of which are among the *given* ones; -1 if one is not."""
+    return len(recorded) if all(name in given and given[name] == value for name, value in recorded.items()) else -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from ..errors import RunError
@@ -23,12 +23,12 @@ async def run_with_results(
     agent: str,
     chat: Chat,
     model: Model,
-    results: Mapping[str, Sequence[Any]],
+    results: Iterable[tuple[str, Mapping[str, Any], Any]],
 ) -> RunResult:
-    """Run the agent of a Runtime on *chat* with *model*. Its tools do not run: their calls return *results* in order.
+    """Run the agent of a Runtime on *chat* with *model*. Its tools do not run: their calls return *results*.
 
-    A `ToolError` among the results is raised. Calls that would wait for a person's approval are allowed. The result of
-    a failed run is returned, too.
+    A result has the name of its tool, the arguments of its call, and the value; a `ToolError` is raised. Calls that
+    would wait for a person's approval are allowed. The result of a failed run is returned, too.
     """
     async with MemoryStore() as store:
         made = make_runtime(store)
