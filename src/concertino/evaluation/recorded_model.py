@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator
-from typing import Any
 
 from ..errors import BadRequestError
-from ..messages import AssistantMessage, Message, Text, ToolMessage
+from ..messages import AssistantMessage, Text
 from ..orchestrator.model_call.ask import question_digest
 from ..orchestrator.model_call.summarize import ASKS
 from ..orchestrator.resources import Resources
@@ -15,7 +14,7 @@ from ..providers.base import Model, ModelEvent, ModelRequest, OutputSchema, Repl
 from ..records import record
 from ..storage.codec import encode_message
 from ..usage import Tokens, UsageRecord
-from .differences import first_difference
+from .differences import FIELDS, added_tokens, are_equal, difference
 from .recorded_run import Exchange, RecordedRun
 from .recorded_tools import ToolResults
 
@@ -48,9 +47,8 @@ class Playback:
         self._live = live
         self._summaries = list(run.summaries)
         self._questions = {digest: list(answers) for digest, answers in run.questions.items()}
-        self._compared = {item.name for item in dataclasses.fields(ModelRequest)}
-        if run.journal.run.start.parent_id is not None:
-            self._compared.discard("cache_key")  # it names the path of the sub-agent
+        below = run.journal.run.start.parent_id is not None  # its cache key names the path of the sub-agent
+        self._compared = [name for name in FIELDS if not (below and name == "cache_key")]
 
     def diverge(self, step: int, where: str, recorded: str, replayed: str) -> None:
         """Note a difference, if it is the first one."""
@@ -108,17 +106,12 @@ class Playback:
 
     def _is_same(self, exchange: Exchange, request: ModelRequest) -> bool:
         before = exchange.request
-        if all(getattr(before, name) == getattr(request, name) for name in self._compared - {"messages"}) and list(
-            before.messages
-        ) == list(request.messages):
+        if are_equal(before, request, self._compared):
             return True
-        found = first_difference("", self._form(before), self._form(request))
+        found = difference(before, request, self._compared) if self.divergence is None else None
         if found is not None:
             self.diverge(exchange.step, *found)
-        return found is None
-
-    def _form(self, request: ModelRequest) -> dict[str, Any]:
-        return {name: _plain(getattr(request, name)) for name in sorted(self._compared, key=_ORDER.index)}
+        return self.divergence is None
 
     async def _ask(self, request: ModelRequest) -> Reply:
         assert self._live is not None
@@ -145,9 +138,8 @@ class Playback:
 
     def _changed(self, tokens: Tokens, before: ModelRequest, after: ModelRequest) -> Tokens:
         """Return the tokens of a changed request: the measured ones, and the counted difference."""
-        count = self._resources.counter.count
-        old, new = ("\n".join(map(str, self._form(request).values())) for request in (before, after))
-        prompt = max(tokens.prompt + count(new) - count(old), 1)
+        more = added_tokens(before, after, self._compared, self._resources.counter)
+        prompt = max(tokens.prompt + more, 1)
         cached = min(tokens.cached, prompt)
         return dataclasses.replace(
             tokens, prompt=prompt, cached=cached, cache_write=min(tokens.cache_write, prompt - cached)
@@ -183,30 +175,3 @@ class RecordedModel:
 
     async def close(self) -> None:
         """Do nothing: there are no connections to close."""
-
-
-_ORDER = ("model", "system", "tools", "messages", *(item.name for item in dataclasses.fields(ModelRequest)))
-"""The order in which the fields of a request are compared."""
-
-
-def _plain(value: Any) -> Any:
-    """Return a field of a request as JSON values, with what a provider is sent."""
-    if isinstance(value, str | int | float | bool | None):
-        return value
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, Message):
-        return _sent(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {item.name: _plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
-    return [_plain(each) for each in value]
-
-
-def _sent(message: Message) -> dict[str, Any]:
-    names = ("call_id", "name", "content", "is_error") if isinstance(message, ToolMessage) else ("text", "parts")
-    found = {name: _plain(getattr(message, name)) for name in names if hasattr(message, name)}
-    if isinstance(message, AssistantMessage):
-        found.pop("text")
-    else:
-        found["media"] = [_plain(media) for media in getattr(message, "media", ())]
-    return {"role": message.role, **found}
