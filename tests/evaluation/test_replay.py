@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from decimal import Decimal
+from random import Random
 from typing import Any
 
 import pytest
@@ -25,9 +27,11 @@ from concertino import (
     SystemMessage,
     Text,
     ToolCall,
+    ToolOrchestrator,
     ToolResult,
     UserMessage,
     delegate,
+    limits_within,
     tool,
 )
 from concertino.errors import BadRequestError, OverloadedError, ToolError
@@ -335,3 +339,58 @@ async def test_changed_arguments_of_a_tool_are_checked(store: MemoryStore) -> No
     found = await replay(store, result.run_id, Strict())
     assert found.divergence is not None
     assert found.divergence.where.startswith("tools[0]")
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_summaries_are_ready_when_they_were(store: MemoryStore, seed: int) -> None:
+    random = Random(seed)
+
+    async def passes() -> None:
+        for _ in range(random.randrange(40)):
+            await asyncio.sleep(0)
+
+    @tool(effect="read", name="look")
+    async def read(name: str) -> str:
+        """Look up."""
+        await passes()
+        return f"{name} is seven. " * random.randrange(100, 600)
+
+    class Reader(Helper):
+        tools = (read,)
+        tool_call_limit = 50
+
+    model = ScriptedModel(
+        *[call("look", name=f"page {number}") for number in range(12)],
+        "The end.",
+        summaries=[Answer(text=f"Summary {number}.", before=passes) for number in range(20)],
+    )
+    resources = Resources(model=model, store=store, limits=limits_within(8_000))
+    result = await ToolOrchestrator(Chat("Read."), Reader(), resources=resources).run()
+    journal = await store.load(OPERATOR, result.run_id)
+    assert journal is not None
+    assert sum(entry.kind == "summary_ready" for entry in journal.entries) > 0
+    found = await replay_run(journal, Reader())
+    assert (found.state, found.divergence) == ("equal", None)
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_any_run_is_equal_to_its_replay(store: MemoryStore, seed: int) -> None:
+    random = Random(seed)
+
+    def step() -> Any:
+        calls = [
+            call("look", name=random.choice("abc"), times=random.randrange(3)),
+            call("pay", amount=random.randrange(9)),
+            call("broken"),
+            call("look", "{"),
+            call("look", times=1),
+            call("other"),
+        ]
+        made = random.sample(calls, random.randrange(1, 5))
+        return random.choice([made, OverloadedError("busy"), Answer(text="Wait.", reasoning="Hm.", calls=tuple(made))])
+
+    model = ScriptedModel("fine", *[step() for _ in range(random.randrange(8))], "So.", "So.", "So.", name="m")
+    result = await run(store, Clerk(), model)
+    found = await replay(store, result.run_id, Clerk())
+    assert (found.state, found.divergence, found.unrecorded) == ("equal", None, ())
+    assert found.before == found.after

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 from ..errors import BadRequestError
 from ..messages import AssistantMessage, Text
@@ -17,6 +19,9 @@ from ..usage import Tokens, UsageRecord
 from .differences import FIELDS, added_tokens, are_equal, difference
 from .recorded_run import Exchange, RecordedRun
 from .recorded_tools import ToolResults
+
+_PATIENCE = 5.0
+"""Seconds for which a summary is held back at most."""
 
 
 @record(kw_only=True)
@@ -46,6 +51,7 @@ class Playback:
         self._resources = resources
         self._live = live
         self._summaries = list(run.summaries)
+        self._sent = asyncio.Event()
         self._questions = {digest: list(answers) for digest, answers in run.questions.items()}
         below = run.journal.run.start.parent_id is not None  # its cache key names the path of the sub-agent
         self._compared = [name for name in FIELDS if not (below and name == "cache_key")]
@@ -55,14 +61,28 @@ class Playback:
         if self.divergence is None:
             self.divergence = Divergence(step=step, where=where, recorded=recorded, replayed=replayed)
 
-    async def answer(self, model: Model, request: ModelRequest) -> Reply:
+    async def answer(self, request: ModelRequest) -> Reply:
         """Return the reply to *request*."""
         last = request.messages[-1] if request.messages else None
-        if last is not None and last.role == "user" and last.text.startswith(ASKS) and self._summaries:
-            return Reply(AssistantMessage((Text(self._summaries.pop(0)),), model=model.name), None)
+        if last is not None and last.role == "user" and last.text.startswith(ASKS):
+            return await self._summary(request)
         if not request.cache_key:
             return await self._question(request)
         return await self._turn(request)
+
+    async def _summary(self, request: ModelRequest) -> Reply:
+        """Return the next recorded summary. It is ready when it was then: the requests before it must be sent."""
+        if self.divergence is not None and self._live is not None:
+            return await self._ask(request)
+        if not self._summaries:
+            raise BadRequestError("the journal has no further summary")
+        sent, text = self._summaries.pop(0)
+        with suppress(TimeoutError):  # changed code may wait for the summary before these requests
+            async with asyncio.timeout(_PATIENCE):
+                while self.position < sent and self.divergence is None:
+                    self._sent.clear()
+                    await self._sent.wait()
+        return Reply(AssistantMessage((Text(text),)), None)
 
     async def _question(self, request: ModelRequest) -> Reply:
         if known := self._questions.get(question_digest(request)):
@@ -85,6 +105,7 @@ class Playback:
         exchange = exchanges[self.position] if self.position < len(exchanges) else None
         same = exchange is not None and self._is_same(exchange, request)
         self.position += 1
+        self._sent.set()
         if exchange is None:
             self.diverge(self._step, "requests", f"{len(exchanges)}", f"{self.position} or more")
         if self._live is not None and self.divergence is not None:
@@ -168,7 +189,7 @@ class RecordedModel:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Stream the recorded answer, or that of the live model."""
-        reply = await self._playback.answer(self, request)
+        reply = await self._playback.answer(request)
         for call in reply.message.tool_calls:
             yield ToolCallReady(call)
         yield reply

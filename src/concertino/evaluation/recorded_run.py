@@ -19,6 +19,7 @@ from ..providers.base import ModelRequest
 from ..records import record
 from ..storage.types import StoredJournal
 from ..token_engine.edits import Summarize
+from ..token_engine.planner import summary_of
 from ..usage import UsageRecord
 
 
@@ -57,7 +58,8 @@ class RecordedRun:
         self.exchanges: list[Exchange] = []
         self.questions: defaultdict[str, list[str]] = defaultdict(list)
         """Answers to questions outside the conversation, by the digest of the question."""
-        self.summaries: list[str] = []
+        self.summaries: list[tuple[int, str]] = []
+        """Summaries of older messages, each with the number of the turns' requests before it was ready."""
         self.usage: list[UsageRecord] = []
         self.outcomes: dict[str, ToolOutcome] = {}
         """The results by the call's id, which is unique in a run."""
@@ -132,7 +134,8 @@ class RecordedRun:
             case SideAnswered(question=question, answer=answer):
                 self.questions[question].append(answer)
             case SummaryReady(ready=ready):
-                self.summaries += [edit.text for edit in ready[-1:] if isinstance(edit, Summarize)]
+                sent = len(self.exchanges) + (self._open is not None)
+                self.summaries += [(sent, summary_of(edit.text)) for edit in ready[-1:] if isinstance(edit, Summarize)]
             case Ended(error=error):
                 self.error = error
             case _:
