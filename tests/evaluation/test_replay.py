@@ -345,30 +345,28 @@ async def test_changed_arguments_of_a_tool_are_checked(store: MemoryStore) -> No
 async def test_summaries_are_ready_when_they_were(store: MemoryStore, seed: int) -> None:
     random = Random(seed)
 
-    async def passes() -> None:
-        for _ in range(random.randrange(40)):
+    async def passes(most: int = 40) -> None:
+        for _ in range(random.randrange(most)):
             await asyncio.sleep(0)
 
     @tool(effect="read", name="look")
     async def read(name: str) -> str:
         """Look up."""
         await passes()
-        return f"{name} is seven. " * random.randrange(100, 600)
+        return f"{name} is seven. " * random.randrange(20, 80)
 
     class Reader(Helper):
         tools = (read,)
-        tool_call_limit = 50
+        tool_call_limit = 100
 
-    model = ScriptedModel(
-        *[call("look", name=f"page {number}") for number in range(12)],
-        "The end.",
-        summaries=[Answer(text=f"Summary {number}.", before=passes) for number in range(20)],
-    )
-    resources = Resources(model=model, store=store, limits=limits_within(8_000))
+    pages = [call("look", name=f"page {number}") for number in range(60)]
+    late = [Answer(text=f"Summary {number}.", before=lambda: passes(2_500)) for number in range(20)]
+    model = ScriptedModel(*pages, "The end.", summaries=late)
+    resources = Resources(model=model, store=store, limits=limits_within(12_000))
     result = await ToolOrchestrator(Chat("Read."), Reader(), resources=resources).run()
     journal = await store.load(OPERATOR, result.run_id)
     assert journal is not None
-    assert sum(entry.kind == "summary_ready" for entry in journal.entries) > 0
+    assert sum(entry.kind == "summary_ready" for entry in journal.entries) > 1
     found = await replay_run(journal, Reader())
     assert (found.state, found.divergence) == ("equal", None)
 

@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import ConfigurationError
 from ..extras import extra
 from ..messages import AssistantMessage, Message, Text, UserMessage
+from ..number_checks import check_whole
 from ..orchestrator.chat import Chat
 from ..orchestrator.journal.replay import replay
 from ..orchestrator.lifecycle.resume import chat_of
@@ -63,6 +64,8 @@ def read_cases(path: str | Path) -> list[EvalCase]:
 
 def sample(cases: Sequence[EvalCase], count: int, seed: int) -> list[EvalCase]:
     """Return *count* of the cases, chosen at random by *seed*, in their order; all if there are fewer."""
+    check_whole("sample", "count", count)
+    check_whole("sample", "seed", seed, 0)
     chosen = sorted(Random(seed).sample(range(len(cases)), min(count, len(cases))))  # noqa: S311 - statistics
     return [cases[index] for index in chosen]
 

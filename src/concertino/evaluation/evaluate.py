@@ -91,10 +91,7 @@ async def _score(scorer: Scorer, trial: Trial) -> Score:
         found = scorer(trial)
         if inspect.isawaitable(found):
             found = await found
-        score = found if isinstance(found, Score) else Score(float(found))
+        return found if isinstance(found, Score) else Score(float(found))
     except Exception as error:
         where = f"scorer {scorer.__name__!r} failed on case {trial.case.id!r}"
         raise ConfigurationError(f"{where}: {type(error).__name__}: {error}") from error
-    if score.value is not None and not 0 <= score.value <= 1:
-        raise ConfigurationError(f"scorer {scorer.__name__!r} returned {score.value}: return a number from 0 to 1")
-    return score

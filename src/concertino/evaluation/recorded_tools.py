@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -17,16 +16,11 @@ from ..tools.base import Tool, ToolContext, ToolResult
 from ..tools.registry import BASE_PROMPT, ToolRegistry
 from .recorded_run import RecordedRun
 
-_SUMMARY_PASSES = 50
-"""Passes of the event loop in which a summary that was ready before a call ended is certainly ready again."""
 UNRECORDED = "the replay has no recorded result of this call"
 
 
 class Results(Protocol):
     """Supplies the results of the calls of a run whose tools do not work."""
-
-    pause: int
-    """Passes of the event loop that a call takes."""
 
     def of(self, tool: Tool, call_id: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Return the result of a call. Raises `ToolError`."""
@@ -38,8 +32,6 @@ class GivenResults:
     A call gets the unused result of its tool whose arguments are its own, or else the first one of its tool: hooks and
     validation may change arguments.
     """
-
-    pause = 0
 
     def __init__(self, results: Iterable[tuple[str, Mapping[str, Any], Any]]) -> None:
         self._left = list(results)
@@ -63,7 +55,6 @@ class ToolResults:
 
     def __init__(self, run: RecordedRun) -> None:
         self._run = run
-        self.pause = _SUMMARY_PASSES if run.summaries else 0
         self._new: list[ToolCall] = []
         self.missing: list[str] = []
         """The tools whose calls have no recorded result."""
@@ -108,10 +99,8 @@ class RecordedTool(Tool):
         self.validate = tool.validate  # type: ignore[method-assign]  # a recorded call may be invalid for a new schema
         self._results = results
 
-    async def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
+    def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         """Return the recorded result."""
-        for _ in range(self._results.pause):
-            await asyncio.sleep(0)
         return self._results.of(self, context.call_id, arguments)
 
 

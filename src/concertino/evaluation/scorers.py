@@ -8,6 +8,7 @@ from dataclasses import field
 from decimal import Decimal
 from typing import Any
 
+from ..errors import ConfigurationError
 from ..events import RunResult
 from ..messages import AssistantMessage
 from ..records import record
@@ -16,13 +17,18 @@ from .eval_case import EvalCase
 
 @record
 class Score:
-    """A scorer's verdict on one answer."""
+    """A scorer's verdict on one answer. Raises `ConfigurationError` if its value is no number from 0 to 1."""
 
     value: float | None
     """From 0 to 1; None if the scorer has no verdict, such as a judge that failed."""
     reason: str = ""
     cost: Decimal | None = field(default=Decimal(0), kw_only=True)
     """US dollars that the verdict cost; None if unknown."""
+
+    def __post_init__(self) -> None:
+        value = self.value
+        if value is not None and (type(value) not in (int, float) or not 0 <= value <= 1):
+            raise ConfigurationError(f"Score(value={value!r:.80}): use a number from 0 to 1, or None")
 
 
 @record(kw_only=True)
