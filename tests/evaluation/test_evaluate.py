@@ -180,6 +180,7 @@ def test_the_interval_of_a_proportion_is_wilsons(successes: int, count: int, low
     assert interval([1.0] * successes + [0.0] * (count - successes)) == found
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_true_mean_as_often_as_they_claim() -> None:
     random = Random(3)
     draws: list[tuple[Callable[[], float], float]] = [
