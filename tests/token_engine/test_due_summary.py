@@ -1,0 +1,60 @@
+"""The summary that is due below or in a full window: its price, by the formula of docs/context.md, and its span."""
+
+from __future__ import annotations
+
+import pytest
+
+from concertino.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
+from concertino.token_engine import Retention, SummaryJob, TokenEngine
+from concertino.token_engine.caching.rules import cache_rule
+from concertino.token_engine.counting.sizes import FRAME
+
+from .kit import COUNTER, FIXED
+
+PRICE = 0.5
+"""Price of a summary, as a share of the bill so far."""
+
+
+def due(model: str, bill: float, instructions: int) -> tuple[SummaryJob | None, int]:
+    """Return the summary that is due at *bill*, and the tokens of the view; *instructions*: tokens that stay."""
+    engine = TokenEngine(COUNTER, 100_000, Retention(floor=10_000, users=0.4, price=PRICE, frees=1_000))
+    engine.append(UserMessage("abc" * instructions))
+    for number in range(30):
+        engine.append(AssistantMessage((ToolCall(f"c{number}", "work", "{}"),)))
+        engine.append(ToolMessage(f"c{number}", "work", "abc" * 1_000))
+    engine.append(UserMessage("go on"))
+    engine.bill = bill
+    return engine.plan(FIXED, 4_000, model).job, engine.tokens
+
+
+@pytest.mark.parametrize("instructions", [10, 20_000])
+@pytest.mark.parametrize("model", ["anthropic:claude-sonnet-4-5", "openai:gpt-5"])
+def test_a_summary_is_due_once_it_costs_the_share_of_the_bill(model: str, instructions: int) -> None:
+    rule = cache_rule(*model.split(":"))
+    job, view = due(model, 1e9, instructions)
+    assert job is not None
+    span = job.tokens
+    assert view - span >= instructions, "the user's messages stay"
+    written = min(0.08 * span, 1_500)
+    price = rule.read * view + rule.output * (written + 600) + rule.write * written
+    price += (rule.write - rule.read) * (view - span)
+    assert due(model, 1.001 * price / PRICE, instructions)[0] is not None
+    assert due(model, 0.999 * price / PRICE, instructions)[0] is None
+
+
+def test_the_request_for_a_summary_leaves_tokens_for_its_own_instructions() -> None:
+    """The window is nearly full: the last messages are not summarized yet."""
+    most, fixed = 16_000, sum(map(COUNTER.count, FIXED.values()))
+    for first in range(0, 120, 10):
+        engine = TokenEngine(COUNTER, most + 4_000)
+        engine.append(UserMessage("abc" * first))
+        for number in range(1_000):
+            engine.append(AssistantMessage((ToolCall(f"c{number}", "work", "{}"),)))
+            engine.append(ToolMessage(f"c{number}", "work", "abc" * 80))
+            if engine.tokens > most / 1.02 - fixed - 160:
+                break
+        job = engine.plan(FIXED, 4_000, "openai:gpt-5").job
+        assert job is not None
+        asked = sum(engine.tokens_of(message) + FRAME for message in engine.record()[: job.end])
+        assert asked + fixed + 400 <= most / 1.02
+        assert job.end > 200, "as much as possible"
