@@ -58,3 +58,34 @@ def test_the_request_for_a_summary_leaves_tokens_for_its_own_instructions() -> N
         asked = sum(engine.tokens_of(message) + FRAME for message in engine.record()[: job.end])
         assert asked + fixed + 400 <= most / 1.02
         assert job.end > 200, "as much as possible"
+
+
+def test_only_failures_in_a_row_end_the_summaries() -> None:
+    engine = TokenEngine(COUNTER, 20_000)
+    engine.append(UserMessage("go"))
+    failed = []
+    for number, text in enumerate((None, "The notes.", None, "More notes.", None, None, "Not asked for.")):
+        while (job := engine.plan(FIXED, 4_000, "openai:gpt-5").job) is None and engine.tokens < 15_000:
+            engine.append(AssistantMessage((ToolCall(f"c{number}", "work", "{}"),)))
+            engine.append(ToolMessage(f"c{number}", "work", "abc" * 1_000))
+        failed.append(None if job is None else not engine.complete(job, text))
+        engine.fit()
+    assert failed == [True, False, True, False, True, True, None]
+
+
+def test_a_summary_of_messages_that_were_omitted_meanwhile_is_not_applied() -> None:
+    engine = TokenEngine(COUNTER, 20_000)
+    engine.append(UserMessage("go"))
+    for number in range(14):
+        engine.append(AssistantMessage((ToolCall(f"c{number}", "work", "{}"),)))
+        engine.append(ToolMessage(f"c{number}", "work", "abc" * 1_000))
+    job = engine.plan(FIXED, 4_000, "openai:gpt-5").job
+    assert job is not None
+    assert engine.fit() == []
+    engine.append(AssistantMessage((ToolCall("large", "work", "{}"),)))
+    engine.append(ToolMessage("large", "work", "abc" * 6_000))
+    assert engine.plan(FIXED, 4_000, "openai:gpt-5").job is None, "it is being made"
+    assert len(engine.fit()) == 1
+    assert not engine.complete(job, "The notes.")
+    engine.plan(FIXED, 4_000, "openai:gpt-5")
+    assert engine.fit() == []
