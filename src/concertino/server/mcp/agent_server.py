@@ -34,7 +34,6 @@ from .stdio import standard_streams
 
 _MOST_CALLS = 10_000
 """Calls that a notification may cancel. A call that was cut off has no end that would remove it."""
-_LISTED, _SCANNED = 20, 200
 _RUN: dict[str, Any] = {
     "type": "object",
     "properties": {"run": {"type": "string", "description": "The id of the run"}},
