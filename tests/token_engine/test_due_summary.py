@@ -8,6 +8,7 @@ from concertino.messages import AssistantMessage, ToolCall, ToolMessage, UserMes
 from concertino.token_engine import Retention, SummaryJob, TokenEngine
 from concertino.token_engine.caching.rules import cache_rule
 from concertino.token_engine.counting.sizes import FRAME
+from concertino.usage import Tokens
 
 from .kit import COUNTER, FIXED
 
@@ -89,3 +90,26 @@ def test_a_summary_of_messages_that_were_omitted_meanwhile_is_not_applied() -> N
     assert not engine.complete(job, "The notes.")
     engine.plan(FIXED, 4_000, "openai:gpt-5")
     assert engine.fit() == []
+
+
+def grow(engine: TokenEngine, model: str) -> int:
+    """Add steps until an edit is made; return the tokens of the last view without one."""
+    largest = 0
+    while engine.plan(FIXED, 4_000, model) and not engine.fit():
+        largest = engine.tokens
+        call_id = f"c{len(engine.record())}"
+        engine.append(AssistantMessage((ToolCall(call_id, "work", "{}"),)))
+        engine.append(ToolMessage(call_id, "work", "abc" * 80))
+    return largest
+
+
+def test_a_rejection_lowers_the_limit_of_its_model_by_a_quarter() -> None:
+    engine = TokenEngine(COUNTER, 20_000, Retention(summaries=False))
+    engine.append(UserMessage("go"))
+    most = grow(engine, "openai:gpt-5")
+    engine.observe(Tokens(prompt=engine.tokens))
+    rejected = engine.tokens
+    engine.lower_limit()
+    assert grow(engine, "openai:gpt-5") == 0
+    assert 0.7 * rejected < grow(engine, "openai:gpt-5") <= 0.75 * rejected
+    assert grow(engine, "openai:gpt-4.1") > 0.98 * most
