@@ -36,9 +36,9 @@ LAYERS = (
     {"tools", "token_engine", "providers", "storage"},
     {"orchestrator"},
     {"agents"},
-    {"runtime", "observability"},
+    {"runtime", "observability", "evaluation"},
     {"wiring", "server"},
-    {"cli", "evals"},
+    {"cli"},
 )
 LAYER = {unit: number for number, units in enumerate(LAYERS) for unit in units}
 OUTSIDE = {"__init__": (), "demo": ("wiring", "cli"), "testing": ()}
@@ -85,6 +85,7 @@ BEHAVIOUR = (
         "crash",
         "docs",
         "engine",
+        "evaluation",
         "guards",
         "mcp",
         "page",

@@ -48,6 +48,12 @@ _RECORD = (
 _OMITTED = "[Record of the conversation before this: {count:,} messages are not shown.{note}]"
 
 
+def summary_of(text: str) -> str:
+    """Return the model's summary in the *text* of a `Summarize` edit."""
+    start, end = _RECORD.split("{text}")
+    return text.removeprefix(start).rpartition(end.partition("{note}")[0])[0]
+
+
 @record(frozen=False)
 class SummaryJob:
     """A summary to be made of the messages shown before index *end*, without those *kept*: *tokens* together."""

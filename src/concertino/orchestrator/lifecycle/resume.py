@@ -46,7 +46,7 @@ async def resume(run: RunSession, parent: Parent | None, *, here: bool = False) 
         tree.start_lease(claim, since)
     try:
         found = await _replayed(store, run.scope, run.id)
-        run.set_chat(_chat_of(found, run.chat))
+        run.set_chat(chat_of(found, run.chat))
         run.journal.packed_context = found.started.context
         run.journal.conversation_id = run.chat.conversation_id
         if parent is None:
@@ -107,7 +107,7 @@ async def _restore_operations(run: RunSession, store: Store) -> None:
         run.journal.end_attempt(operation.key, "unknown")
 
 
-def _chat_of(found: Replay, chat: Chat) -> Chat:
+def chat_of(found: Replay, chat: Chat) -> Chat:
     """Return the chat that the run was given; the model stays the one of *chat*."""
     start, given = found.run.start, found.started
     return Chat(
