@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from concertino.cache_rules import cache_rule
 from concertino.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
 from concertino.token_engine import Retention, SummaryJob, TokenEngine
-from concertino.token_engine.caching.rules import cache_rule
 from concertino.token_engine.counting.sizes import FRAME
 from concertino.usage import Tokens
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from concertino.errors import ContextFloorError
 from concertino.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from concertino.providers.openai import TiktokenCounter
 from concertino.token_engine import (
     EstimatingCounter,
     Retention,
-    TiktokenCounter,
     TokenCounter,
     TokenEngine,
     TokenStatistics,
