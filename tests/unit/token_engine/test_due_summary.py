@@ -10,7 +10,7 @@ from concertino.token_engine import Retention, SummaryJob, TokenEngine
 from concertino.token_engine.counting.sizes import FRAME
 from concertino.usage import Tokens
 
-from .kit import COUNTER, FIXED
+from ...token_engine.kit import COUNTER, FIXED
 
 PRICE = 0.5
 """Price of a summary, as a share of the bill so far."""
