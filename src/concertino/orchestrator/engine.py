@@ -21,6 +21,7 @@ from ..errors import (
 from ..events import RunEnded, RunEvent, RunResult, RunStarted, RunStatus
 from ..ids import new_run_id
 from ..number_checks import check_amount, check_whole
+from ..storage.types import Claim
 from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Chat
@@ -62,8 +63,9 @@ class ToolOrchestrator:
     everything else that runs share. *tool_call_limit* replaces the agent's own limit. *run_id* names the run; the
     default is a new id. *observers* see every event.
 
-    With *resume*, the run *run_id* continues from its journal in the store, at the point where it stopped. *lease* is
-    the number of seconds after which another process may claim a run whose process is silent.
+    With *resume*, the run *run_id* continues from its journal in the store, at the point where it stopped; a claim on
+    its tree, which the caller has already, is used. *lease* is the number of seconds after which another process may
+    claim a run whose process is silent.
 
     Raises `ConfigurationError` if an argument has the wrong type or the message is empty.
     """
@@ -78,7 +80,7 @@ class ToolOrchestrator:
         tool_call_limit: int | None = None,
         run_id: str | None = None,
         observers: Sequence[Observer] = (),
-        resume: bool = False,
+        resume: bool | Claim = False,
         lease: float = LEASE,
         parent: Parent | None = None,
     ) -> None:
@@ -87,10 +89,13 @@ class ToolOrchestrator:
         self._resources = resources or _DEFAULT
         self.chat = chat
         self._config = config
-        self._registry = check_run(chat, config, registry, self._resources, observers, resume=resume, run_id=run_id)
+        self._resume = bool(resume)
+        self._claimed = resume if isinstance(resume, Claim) else None
+        self._registry = check_run(
+            chat, config, registry, self._resources, observers, resume=self._resume, run_id=run_id
+        )
         self._tool_call_limit = tool_call_limit
         self._observers = tuple(observers)
-        self._resume = resume
         self._lease = lease
         self._parent = parent
         self.run_id = run_id or (parent.child_id() if parent else new_run_id())
@@ -328,7 +333,7 @@ class ToolOrchestrator:
         here = run.id in run.tree.policies
         run.tree.policies[run.id] = run.journal.policy
         if self._resume:
-            found = await resume(run, self._parent, here=here)
+            found = await resume(run, self._parent, self._claimed, here=here)
             # The first context has the state from before the journal was read.
             run.context = RunContext(run)
         elif run.journal.on:

@@ -12,6 +12,8 @@ from ..errors import (
     ConfigurationError,
     ErasedError,
     NotAllowedError,
+    RunClaimedError,
+    RunEndedError,
     RunStateError,
     UnknownConversationError,
     UnknownRunError,
@@ -37,7 +39,7 @@ from ..providers.base import Model, ModelRequest
 from ..scope import AnyScope, Scope
 from ..storage.base import Store
 from ..storage.conversation_types import StoredConversation, StoredTurn
-from ..storage.types import StoredJournal, StoredRun
+from ..storage.types import Claim, StoredJournal, StoredRun
 from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
 from ..waits import Remember, Resolution, Verdict, Wait, arguments_hash
@@ -51,7 +53,7 @@ from .run_resources import ResourcesFunction, RunResources
 from .sealing import sealed
 from .title import TitleAgent, write_title
 from .turns import TurnStarter
-from .watchdog import BACK_OFF, SWEEP, TRIES, Watchdog
+from .watchdog import BACK_OFF, BATCH, SWEEP, TRIES, Watchdog
 
 _MOST_DONE = 100
 """Number of runs from which a start drops the runs that are done, for a runtime without its watchdog."""
@@ -103,7 +105,7 @@ class Runtime:
         self._watching: asyncio.Task[None] | None = None
         self._turns = TurnStarter(self.store, self, self._log, lambda: self._agents)
         parts = (self.store, self, self._turns.look, lambda: [*self._agents, TitleAgent.name])
-        self._watchdog = Watchdog(*parts, sweep=sweep, tries=tries, back_off=back_off)
+        self._watchdog = Watchdog(*parts, lease=lease, sweep=sweep, tries=tries, back_off=back_off)
         self._sweep = sweep
 
     async def __aenter__(self) -> Self:
@@ -151,16 +153,35 @@ class Runtime:
         Raises `RunClaimedError` while another process works on it, `RunEndedError`, `ErasedError`.
         """
         stored = await self._stored(scope, run_id)
+        before = self._live.get(stored.start.root_id)
+        try:
+            return await self._resume(stored, None)
+        except (RunClaimedError, RunEndedError):
+            async with self._watchdog.claiming:  # it may have been faster
+                live = self._live.get(stored.start.root_id)
+            if live is None or live is before:
+                raise
+            return live
+
+    async def _resume_claimed(self, claim: Claim) -> LiveRun:
+        """Resume a tree that is claimed. If that fails, the claim is released."""
+        try:
+            return await self._resume(await self._stored(claim.scope, claim.root_id), claim)
+        except Exception:
+            await self.store.release(claim)
+            raise
+
+    async def _resume(self, stored: StoredRun, claim: Claim | None) -> LiveRun:
         owner, root_id = stored.start.scope, stored.start.root_id
         if (live := self._live.get(root_id)) is not None and not live.done:
             return live
-        root = stored if root_id == run_id else await self._stored(owner, root_id)
+        root = stored if root_id == stored.start.run_id else await self._stored(owner, root_id)
         started = started_of(await self._journal(owner, root_id))
         title = root.start.agent == TitleAgent.name
         config, registry = (
             (TitleAgent(policy_of(started.policy)), None) if title else self._agents.take(root.start.agent)
         )
-        return await self._run(Chat(model=started.model, scope=owner), config, registry, root_id, resume=True)
+        return await self._run(Chat(model=started.model, scope=owner), config, registry, root_id, resume=claim or True)
 
     def live(self, scope: AnyScope, run_id: str) -> LiveRun | None:
         """Return the run if it is in progress in this process."""
@@ -171,6 +192,10 @@ class Runtime:
     def agents(self) -> tuple[AgentConfig[Any], ...]:
         """The agents that this process can run."""
         return tuple([config for config, _ in self._agents.values()])
+
+    def room(self) -> int:
+        """Return how many more runs this process may have at the same time."""
+        return BATCH
 
     def knows(self, agent: str) -> bool:
         """Return whether this process can run the agent of this name."""
@@ -453,7 +478,7 @@ class Runtime:
         registry: ToolRegistry | None,
         run_id: str,
         *,
-        resume: bool,
+        resume: bool | Claim,
     ) -> LiveRun:
         orchestrator = ToolOrchestrator(
             chat,

@@ -105,10 +105,12 @@ class FaultyStore:
         await self.store.send(scope, run_id, kind, text)
         await self._points("send:after")
 
-    async def due(self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None) -> Due:
+    async def due(
+        self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None, *, owner: str = ""
+    ) -> Due:
         """See the port; adds points."""
         await self._points("due:before")
-        due = await self.store.due(scope, limit, agents)
+        due = await self.store.due(scope, limit, agents, owner=owner)
         await self._points("due:after")
         return due
 
