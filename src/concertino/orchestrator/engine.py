@@ -110,6 +110,11 @@ class ToolOrchestrator:
         self._reached: LimitError | None = None  # interrupted the run, and its agent has not decided what follows
 
     @property
+    def agent(self) -> str:
+        """The name of the agent."""
+        return self._config.name
+
+    @property
     def refused(self) -> Exception | None:
         """The error that kept the run from starting; None if it started."""
         return None if self._opened else self._cause

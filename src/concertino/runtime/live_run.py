@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 from ..errors import RunStateError
 from ..events import RunEnded, RunEvent, RunResult
@@ -17,6 +17,7 @@ class LiveRun:
     def __init__(self, orchestrator: ToolOrchestrator, log: EventLog) -> None:
         self.id = orchestrator.run_id
         self.scope = orchestrator.chat.scope
+        self.agent = orchestrator.agent
         self._orchestrator = orchestrator
         self._log = log
         self._writer = log.writer(self.id)
@@ -55,6 +56,10 @@ class LiveRun:
     def resumed_after(self) -> int:
         """The number of the last event before this process resumed the run; 0 if it started it."""
         return self._writer.opened_at
+
+    def on_end(self, call: Callable[[], None]) -> None:
+        """Let *call* be called when this process has the run no more."""
+        self._task.add_done_callback(lambda _: call())
 
     async def recorded(self) -> None:
         """Wait until all events of the run in this process are stored."""

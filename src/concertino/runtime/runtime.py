@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, get_args
 
 from ..errors import (
     ConfigurationError,
     ErasedError,
-    NotAllowedError,
     RunClaimedError,
     RunEndedError,
     RunStateError,
@@ -19,7 +17,7 @@ from ..errors import (
     UnknownRunError,
 )
 from ..events import RunEvent, RunResult, StopReceipt
-from ..ids import new_conversation_id, new_run_id, run_of, token
+from ..ids import new_conversation_id, new_run_id
 from ..number_checks import check_amount
 from ..orchestrator.agent import AgentConfig
 from ..orchestrator.chat import Chat
@@ -34,7 +32,6 @@ from ..orchestrator.lifecycle.fork import fork
 from ..orchestrator.lifecycle.refusal import check_start
 from ..orchestrator.lifecycle.result import replayed_result
 from ..orchestrator.resources import Resources
-from ..orchestrator.tool_calls.approval import arguments_text
 from ..providers.base import Model, ModelRequest
 from ..scope import AnyScope, Scope
 from ..storage.base import Store
@@ -42,24 +39,24 @@ from ..storage.conversation_types import StoredConversation, StoredTurn
 from ..storage.types import Claim, StoredJournal, StoredRun
 from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
-from ..waits import Remember, Resolution, Verdict, Wait, arguments_hash
-from .answers import AnswerOutcome, approval_of, check_arguments
+from .answering import Answering
 from .checks import check_number, check_text, chosen_run_id
 from .conversation import Conversation
 from .event_log import EventLog, Until
+from .fleet import Fleet, Seat
 from .known_agents import KnownAgents
 from .live_run import LiveRun, park_all
 from .run_resources import ResourcesFunction, RunResources
 from .sealing import sealed
 from .title import TitleAgent, write_title
 from .turns import TurnStarter
-from .watchdog import BACK_OFF, BATCH, SWEEP, TRIES, Watchdog
+from .watchdog import BACK_OFF, SWEEP, TRIES, Watchdog
 
 _MOST_DONE = 100
 """Number of runs from which a start drops the runs that are done, for a runtime without its watchdog."""
 
 
-class Runtime:
+class Runtime(Answering):
     """Starts runs, keeps them in the store, and resumes them.
 
         async with Runtime([SupportDesk()], Resources(models=Models(), store=store)) as runtime:
@@ -74,13 +71,14 @@ class Runtime:
     whose process died and runs that were answered, and expires waits. A run whose resumption made no progress is
     resumed again after *back_off* seconds and twice as many each time; after *tries* times it is a dead letter, since
     its process may have died of it. `retry` gives it another chance. Leaving the runtime parks the runs in progress.
+    With a *fleet*, several processes share the work.
 
     Methods that name a run or a wait take the scope of the caller first. An id that it does not reach raises the same
     `UnknownRunError` or `UnknownWaitError` as an id that does not exist. These methods raise `RunStateError` if the
     state does not allow the operation. Every method may raise `StorageError`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - most are optional
         self,
         agents: Sequence[AgentConfig[Any] | tuple[AgentConfig[Any], ToolRegistry]] = (),
         resources: Resources | ResourcesFunction | None = None,
@@ -91,6 +89,7 @@ class Runtime:
         lease: float = LEASE,
         tries: int = TRIES,
         back_off: float = BACK_OFF,
+        fleet: Fleet | None = None,
     ) -> None:
         check_amount("Runtime", "lease", lease, "seconds above 0")
         self._resources = RunResources(Resources() if resources is None else resources, store)
@@ -99,18 +98,20 @@ class Runtime:
         self.observers = tuple(observers)
         self._lease = lease
         self._live: dict[str, LiveRun] = {}
-        self._log = EventLog(self.store)
+        self._log = EventLog(self.store, None if fleet is None else fleet.bell)
         self.counts = self._log.counts
         self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
-        self._turns = TurnStarter(self.store, self, self._log, lambda: self._agents)
-        parts = (self.store, self, self._turns.look, lambda: [*self._agents, TitleAgent.name])
+        self._seat = Seat(fleet, self.store, lambda: [*self._agents, TitleAgent.name], self._busy)
+        self._turns = TurnStarter(self.store, self, self._log, self._seat)
+        parts = (self.store, self, self._turns.look, self._seat)
         self._watchdog = Watchdog(*parts, lease=lease, sweep=sweep, tries=tries, back_off=back_off)
         self._sweep = sweep
 
     async def __aenter__(self) -> Self:
         self._log.open()
         self._watching = self._watchdog.start()
+        self._seat.take(self._watchdog.wake)
         return self
 
     async def __aexit__(
@@ -120,13 +121,17 @@ class Runtime:
 
     async def close(self, grace: float = 0.0) -> None:
         """Stop the watchdog, and park the runs that do not end within *grace* seconds: any process may resume them."""
+        self._seat.leave()
         if self._watching is not None:
             self._watchdog.stop()
             await asyncio.wait([self._watching])
             self._watching = None
         await self._turns.close()
-        await park_all([run for run in self._live.values() if not run.done], grace)
+        parked = [run for run in self._live.values() if not run.done]
+        await park_all(parked, grace)
         self._live.clear()
+        for agent in {run.agent for run in parked}:
+            self._seat.ring(agent)
         await self._log.close()
 
     # -- runs ----------------------------------------------------------------------------------------------------
@@ -193,10 +198,6 @@ class Runtime:
         """The agents that this process can run."""
         return tuple([config for config, _ in self._agents.values()])
 
-    def room(self) -> int:
-        """Return how many more runs this process may have at the same time."""
-        return BATCH
-
     def knows(self, agent: str) -> bool:
         """Return whether this process can run the agent of this name."""
         return agent in self._agents or agent == TitleAgent.name
@@ -252,6 +253,7 @@ class Runtime:
             if result.status == "cancelled":
                 return result.receipt or StopReceipt()
         await self.store.send(scope, run_id, "stop")  # also if the run was suspended, or ended, just before
+        await self._seat.wake_owners(run_id)
         receipt = await sealed(self.store, scope, run_id, deadline + 2 * self._sweep, min(0.05, self._sweep))
         if receipt is None:
             raise RunStateError(f"run {run_id} has not stopped within {deadline:g} s: its process does not answer")
@@ -264,6 +266,7 @@ class Runtime:
         """
         stored = await self._stored(scope, run_id)
         await self.store.retry(scope, stored.start.root_id)
+        await self._seat.wake_owners(stored.start.root_id)
 
     async def fork(self, scope: AnyScope, run_id: str, step: int) -> LiveRun:
         """Start a new run in the state that *run_id* had before its model call of *step*.
@@ -344,83 +347,11 @@ class Runtime:
         policy = await self.data_policy(scope, conversation.agent, conversation.leaf)
         return await write_title(self, policy, scope, conversation, model)
 
-    # -- waits ---------------------------------------------------------------------------------------------------
-
-    async def approvals(self, scope: AnyScope, limit: int = 50, after: Wait | None = None) -> Sequence[Wait]:
-        """Return the open approvals that *scope* may answer, the oldest first; for the next page, *after* the last one.
-
-        Without names on a call, its owner may answer it; otherwise the people of the tenant that it names.
-        """
-        check_number(limit=limit)
-        return await self.store.approvals(scope, limit=limit, after=after)
-
-    async def approve(
-        self,
-        scope: AnyScope,
-        key: str,
-        *,
-        arguments: Mapping[str, Any] | None = None,
-        remember: Remember = "once",
-    ) -> AnswerOutcome:
-        """Approve a waiting call, with other *arguments* if given. Raises `NotAllowedError`, `UnknownWaitError`.
-
-        Raises `ConfigurationError` if the schema of the call's tool rejects the arguments.
-
-        If the call names people, only they may answer, each in a scope of the same tenant. Otherwise a scope may answer
-        that reaches the run.
-
-        *remember* adds an approval rule in the same transaction: the part `Approvals` asks no more for calls of the
-        tool by this agent for the run's user, in this conversation or always. Raises `RunStateError` without a user or
-        a conversation.
-        """
-        if remember not in get_args(Remember):
-            raise ConfigurationError(f"approve(remember={remember!r:.80}): use 'once', 'conversation' or 'always'")
-        scope, wait = await approval_of(self.store, scope, key)
-        if wait.arguments and arguments_hash(wait.arguments) != wait.arguments_hash:
-            raise NotAllowedError(f"{key} cannot be approved: its arguments were changed after they were shown")
-        if arguments is not None:
-            await check_arguments(self.store, wait, arguments)
-        edited = None if arguments is None else arguments_text(dict(arguments))
-        return await self._answer(scope, key, "approved", "", edited, remember)
-
-    async def deny(self, scope: AnyScope, key: str, reason: str = "") -> AnswerOutcome:
-        """Deny a waiting call; the model reads the *reason*. Raises as `approve`."""
-        check_text(reason=reason)
-        scope, _ = await approval_of(self.store, scope, key)
-        return await self._answer(scope, key, "denied", reason)
-
-    async def resolve(self, scope: AnyScope, key: str, content: Any, *, failed: bool = False) -> AnswerOutcome:
-        """Return the result, or the error, of a call that waits for one. The first answer wins.
-
-        A call whose tool is declared as remote accepts its result as soon as it runs. Raises `UnknownWaitError`, and
-        `RunStateError` if the call waits for an approval.
-        """
-        wait = await self.store.wait(scope, key)
-        if wait is not None and wait.kind == "approval" and wait.resolution is None:
-            raise RunStateError(f"{key} waits for an approval: use approve or deny")
-        text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-        return await self._answer(scope, key, "failed" if failed else "result", text)
-
-    async def _answer(
-        self,
-        scope: AnyScope,
-        key: str,
-        verdict: Verdict,
-        content: str,
-        edited: str | None = None,
-        remember: Remember = "once",
-    ) -> AnswerOutcome:
-        run_id = run_of(key)
-        content = await self._clean(scope, run_id, content) if content else ""
-        edited = edited and await self._clean(scope, run_id, edited)
-        mine = Resolution(
-            id=token(), verdict=verdict, content=content, arguments=edited, by=scope.by, remember=remember
-        )
-        wait = await self.store.resolve(scope, key, mine, run_id=run_id if verdict in ("result", "failed") else None)
-        won = wait.resolution is not None and wait.resolution.id == mine.id
-        if won and self._watching is not None:
+    async def _answered(self, run_id: str) -> None:
+        """Continue a run that may have all answers now, here or in the process that takes it."""
+        if self._watching is not None:
             await self._watchdog.look()
-        return AnswerOutcome(won, wait)
+        await self._seat.wake_owners(run_id)
 
     async def look(self) -> None:
         """Do now what the watchdog does from time to time."""
@@ -503,7 +434,13 @@ class Runtime:
             self._drop_done()
             self._most_live = max(_MOST_DONE, 2 * len(self._live))  # so that a start costs the same however many run
         self._live[run_id] = live
+        if self._seat.is_limited:
+            live.on_end(self._watchdog.wake)  # there is room for another one
         return live
+
+    def _busy(self) -> int:
+        """Return the number of runs in progress."""
+        return sum(not live.done for live in self._live.values())
 
     def _drop_done(self) -> None:
         """Forget the runs that have ended or are suspended: the store has them."""

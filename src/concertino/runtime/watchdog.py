@@ -15,6 +15,7 @@ from ..scope import OPERATOR, AnyScope
 from ..storage.base import Store
 from ..storage.process import process_owner
 from ..storage.types import Claim, StoredRun
+from .fleet import Seat
 from .live_run import LiveRun
 
 log = logging.getLogger("concertino")
@@ -43,8 +44,6 @@ class _Runs(Protocol):
 
     def knows(self, agent: str) -> bool: ...
 
-    def room(self) -> int: ...
-
 
 class Watchdog:
     """Looks after the trees in one store.
@@ -60,7 +59,7 @@ class Watchdog:
         store: Store,
         runs: _Runs,
         turns: Callable[[], Awaitable[None]],
-        agents: Callable[[], Collection[str]],
+        seat: Seat,
         *,
         lease: float,
         sweep: float,
@@ -73,7 +72,7 @@ class Watchdog:
         self._store = store
         self._runs = runs
         self._turns = turns
-        self._agents = agents
+        self._seat = seat
         self._lease = lease
         self._sweep = sweep
         self._tries = tries
@@ -82,6 +81,7 @@ class Watchdog:
         self.claiming = asyncio.Lock()
         """Held while trees are claimed and not yet in progress."""
         self._stopped = asyncio.Event()
+        self._woken = asyncio.Event()
         self._failures: dict[str, int] = {}
         """By tree: how often it got no resources since it was last resumed here."""
 
@@ -98,15 +98,21 @@ class Watchdog:
             except ConcertinoError as error:
                 log.warning("the watchdog failed: %s: %s", type(error).__name__, error)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopped.wait(), self._sweep)
+                await asyncio.wait_for(self._woken.wait(), self._sweep)
+            self._woken.clear()
 
     def stop(self) -> None:
         """End the task. A run or turn that it is starting is not interrupted: its start would be cancelled for good."""
         self._stopped.set()
+        self._woken.set()
+
+    def wake(self) -> None:
+        """Let the task look at once."""
+        self._woken.set()
 
     async def look(self) -> None:
         """Resume, stop or postpone the trees that are due now, and start the queued turns of conversations."""
-        agents, owner = self._agents(), process_owner()
+        agents, owner = self._seat.agents(), process_owner()
         due = await self._store.due(OPERATOR, agents=agents, owner=owner)
         for root_id in due.stopping:
             live = self._runs.live(OPERATOR, root_id)
@@ -116,7 +122,7 @@ class Watchdog:
             if self._stopped.is_set():
                 return
             live = self._runs.live(OPERATOR, root_id)
-            if (live is None or live.done) and self._runs.room() > 0:
+            if (live is None or live.done) and self._seat.room(1):
                 await self._take(root_id)
         if len(due.ready) + len(due.orphaned) > len(due.doubtful):
             async with self.claiming:
@@ -126,7 +132,7 @@ class Watchdog:
     async def _claim_due(self, owner: str, agents: Collection[str]) -> None:
         """Claim trees in batches, and resume them, while there is room and none fails."""
         goes_on = True
-        while goes_on and (limit := min(self._runs.room(), BATCH)) > 0:
+        while goes_on and (limit := self._seat.room(BATCH)) > 0:
             claims = await self._store.claim_due(OPERATOR, owner, self._lease, limit=limit, agents=agents)
             goes_on = len(claims) == limit
             for claim in claims:

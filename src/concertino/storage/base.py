@@ -367,8 +367,11 @@ class Conversations(Protocol):
         """
         ...
 
-    async def queue_turn(self, scope: Scope, conversation_id: str, turn: QueuedTurn) -> bool:
-        """Queue *turn*. Return False, and do nothing, if the conversation is idle. Raises `TurnExistsError`."""
+    async def queue_turn(self, scope: Scope, conversation_id: str, turn: QueuedTurn, *, idle: bool = False) -> bool:
+        """Queue *turn*. Return False, and do nothing, if the conversation is idle; with *idle*, queue it then, too.
+
+        Raises `TurnExistsError`.
+        """
         ...
 
     async def steer_turn(self, scope: Scope, conversation_id: str, key: str, text: str) -> str | None:
