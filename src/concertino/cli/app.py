@@ -1,4 +1,4 @@
-"""The commands `research`, `chat`, `serve` and `usage`, and the groups `worker`, `workflow`, `new` and `runs`.
+"""The commands `research`, `chat`, `serve` and `usage`, and the groups `worker`, `fleet`, `workflow`, `new` and `runs`.
 
 The declarations load no command: `--help` stays fast.
 """
@@ -33,6 +33,13 @@ worker = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(worker, name="worker")
+fleet = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Share the work of a database among processes.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(fleet, name="fleet")
 workflow = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -100,7 +107,7 @@ def chat(message: Annotated[list[str] | None, typer.Argument(metavar="MESSAGE", 
 
 
 @app.command()
-@takes("app", "corpus", "model", "context", "db", "as_json")
+@takes("app", "corpus", "model", "context", "db", "config", "as_json")
 def serve(
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="0 chooses a free one.")] = 8000,
@@ -116,7 +123,7 @@ def serve(
 
         return await serve_runtime(host, port, grace, context)
 
-    return lambda options: start_runs(command, (), options, needs_text=False, prepared=options.app is None)
+    return partial(start_runs, command, (), needs_text=False, prepared=None)
 
 
 @app.command()
@@ -140,6 +147,25 @@ def usage(
     from .commands.usage import usage as command
 
     return on_stored_runs(partial(command, by or ("model",), run, since, until), read_only=True)
+
+
+@fleet.callback()
+def _fleet() -> None:
+    """Keep `run` a command of the group, which has only one."""
+
+
+@fleet.command("run")
+@takes("config", "db", "as_json")
+def run_fleet() -> Execute:
+    """Work on what other processes have recorded, until a signal. Then runs end or are parked for another worker."""
+    from .program import start_runs
+
+    async def command(_: object, context: CommandContext) -> int:
+        from .commands.fleet import run_worker_process  # here, so that a missing extra is reported as any error
+
+        return await run_worker_process(context)
+
+    return partial(start_runs, command, (), needs_text=False, prepared=None)
 
 
 @worker.command("list")

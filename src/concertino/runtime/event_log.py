@@ -49,9 +49,10 @@ class EventLog:
     store. So a slow or absent reader costs no memory.
     """
 
-    def __init__(self, store: Store, bell: Bell | None = None) -> None:
-        self._store, self._bell = store, bell
-        self._poll_seconds = RARE if bell is not None and bell.reaches_others else POLL
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.bell: Bell | None = None
+        """Tells readers in other processes of new events."""
         self.conversations = ConversationWatch(store)
         """Wakes the readers of conversations."""
         self._writers: dict[str, EventWriter] = {}
@@ -70,7 +71,7 @@ class EventLog:
     def writer(self, root_id: str) -> EventWriter:
         """Return the writer of a tree that starts or is resumed in this process."""
         self.open()
-        writer = EventWriter(self._store, root_id, self.counts, self._window, self._bell)
+        writer = EventWriter(self._store, root_id, self.counts, self._window, self.bell)
         self._writers[root_id] = writer
         self.wake(root_id)
         return writer
@@ -195,7 +196,7 @@ class EventLog:
     def _listener(self, root_id: str) -> Iterator[_Listener]:
         """Listen to the bell that tells of new events, in a `with` block."""
         listener = _Listener()
-        if self._bell is None:
+        if self.bell is None:
             yield listener
             return
 
@@ -203,7 +204,7 @@ class EventLog:
             listener.rung = True
             self.wake(root_id)
 
-        end = self._bell.listen(events_of(root_id), call)
+        end = self.bell.listen(events_of(root_id), call)
         try:
             yield listener
         finally:
@@ -235,7 +236,7 @@ class EventLog:
     async def _poll(self) -> None:
         """Look for changes while someone waits for one."""
         while True:
-            await asyncio.sleep(self._poll_seconds)
+            await asyncio.sleep(RARE if self.bell is not None and self.bell.reaches_others else POLL)
             self._waiting = {
                 root_id: left
                 for root_id, waiting in self._waiting.items()

@@ -60,20 +60,19 @@ class Fleet:
 class Seat:
     """The place of a runtime in its fleet, or alone: which work it takes, and whom it wakes."""
 
-    def __init__(
-        self, fleet: Fleet | None, store: Store, agents: Callable[[], Iterable[str]], busy: Callable[[], int]
-    ) -> None:
-        self._fleet, self._store, self._agents, self._busy = fleet, store, agents, busy
+    def __init__(self, store: Store, agents: Callable[[], Iterable[str]], busy: Callable[[], int]) -> None:
+        self.fleet: Fleet | None = None
+        self._store, self._agents, self._busy = store, agents, busy
         self._ends: list[Callable[[], None]] = []
 
     @property
     def is_limited(self) -> bool:
         """Whether the number of runs at the same time is limited."""
-        return self._fleet is not None
+        return self.fleet is not None
 
     def takes(self, agent: str) -> bool:
         """Return whether this process takes the work of an agent."""
-        return self._fleet is None or self._fleet.target_of(agent) in self._fleet.takes
+        return self.fleet is None or self.fleet.target_of(agent) in self.fleet.takes
 
     def agents(self) -> Collection[str]:
         """Return the agents whose work this process takes."""
@@ -81,12 +80,12 @@ class Seat:
 
     def room(self, most: int) -> int:
         """Return how many more runs this process may have now, up to *most*."""
-        return most if self._fleet is None else max(0, min(most, self._fleet.coroutines - self._busy()))
+        return most if self.fleet is None else max(0, min(most, self.fleet.coroutines - self._busy()))
 
     def take(self, wake: Callable[[], None]) -> None:
         """Let *wake* be called when work of this process is due."""
-        if self._fleet is not None:
-            self._ends += [self._fleet.bell.listen(wakeup(target), wake) for target in self._fleet.takes]
+        if self.fleet is not None:
+            self._ends += [self.fleet.bell.listen(wakeup(target), wake) for target in self.fleet.takes]
 
     def leave(self) -> None:
         """End what `take` began."""
@@ -95,11 +94,11 @@ class Seat:
 
     def ring(self, agent: str) -> None:
         """Wake the processes that take the work of an agent."""
-        if self._fleet is not None:
-            self._fleet.bell.ring(wakeup(self._fleet.target_of(agent)))
+        if self.fleet is not None:
+            self.fleet.bell.ring(wakeup(self.fleet.target_of(agent)))
 
     async def wake_owners(self, run_id: str) -> None:
         """Wake the processes that take the tree of a run."""
-        if self._fleet is not None and (run := await self._store.run(OPERATOR, run_id)) is not None:
+        if self.fleet is not None and (run := await self._store.run(OPERATOR, run_id)) is not None:
             root = await self._store.run(OPERATOR, run.start.root_id)
             self.ring((root or run).start.agent)

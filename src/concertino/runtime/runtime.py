@@ -98,15 +98,17 @@ class Runtime(Answering):
         self.observers = tuple(observers)
         self._lease = lease
         self._live: dict[str, LiveRun] = {}
-        self._log = EventLog(self.store, None if fleet is None else fleet.bell)
+        self._log = EventLog(self.store)
         self.counts = self._log.counts
         self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
-        self._seat = Seat(fleet, self.store, lambda: [*self._agents, TitleAgent.name], self._busy)
+        self._seat = Seat(self.store, lambda: [*self._agents, TitleAgent.name], self._busy)
         self._turns = TurnStarter(self.store, self, self._log, self._seat)
         parts = (self.store, self, self._turns.look, self._seat)
         self._watchdog = Watchdog(*parts, lease=lease, sweep=sweep, tries=tries, back_off=back_off)
         self._sweep = sweep
+        if fleet is not None:
+            self.join(fleet)
 
     async def __aenter__(self) -> Self:
         self._log.open()
@@ -118,6 +120,10 @@ class Runtime(Answering):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def join(self, fleet: Fleet) -> None:
+        """Share the work on the store with other processes; before `async with`."""
+        self._seat.fleet, self._log.bell = fleet, fleet.bell
 
     async def close(self, grace: float = 0.0) -> None:
         """Stop the watchdog, and park the runs that do not end within *grace* seconds: any process may resume them."""
