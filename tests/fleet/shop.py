@@ -26,6 +26,10 @@ def pay(n: int) -> str:
     return f"paid {n}"
 
 
+def _is_held() -> bool:
+    return HOLD.exists()
+
+
 class Rules:
     """Asks for the next payment, until all are made."""
 
@@ -37,7 +41,7 @@ class Rules:
         for message in request.messages:
             made = made + 1 if isinstance(message, ToolMessage) else made
             made = 0 if message.role == "user" else made
-        while made == HELD_AT and HOLD.exists():
+        while made == HELD_AT and _is_held():  # noqa: ASYNC110 - another process ends it
             await asyncio.sleep(0.01)
         tokens = Tokens(prompt=10, completion=5)
         if made == STEPS:

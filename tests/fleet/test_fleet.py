@@ -66,6 +66,11 @@ class Clerk(AgentConfig[None]):
         return Ask()
 
 
+def joined(runtime: Runtime, fleet: Fleet) -> Runtime:
+    runtime.join(fleet)
+    return runtime
+
+
 @asynccontextmanager
 async def processes(
     model: ScriptedModel, bell: Bell, *, sweep: float = NEVER, coroutines: int = 16, takes: tuple[str, ...] = ("desks",)
@@ -76,8 +81,8 @@ async def processes(
     agents = [Desk(), Clerk()]
     seat = Fleet(bell=bell, targets=TARGETS, takes=takes, coroutines=coroutines)
     async with (
-        Runtime(agents, resources, sweep=sweep, fleet=Fleet(bell=bell, targets=TARGETS)) as web,
-        Runtime(agents, resources, sweep=sweep, fleet=seat) as worker,
+        joined(Runtime(agents, resources, sweep=sweep), Fleet(bell=bell, targets=TARGETS)) as web,
+        joined(Runtime(agents, resources, sweep=sweep), seat) as worker,
     ):
         await worker.look()  # its first look is over: from now on only a bell or a sweep lets it look
         await asyncio.sleep(0)
@@ -195,7 +200,7 @@ async def test_a_parked_run_is_taken_at_once() -> None:
         await begun.wait()
         resources = Resources(store=web.store, models=lambda _: model, model=model)
         seat = Fleet(bell=bell, targets=TARGETS, takes=["desks"])
-        async with Runtime([Desk()], resources, sweep=NEVER, fleet=seat) as second:
+        async with joined(Runtime([Desk()], resources, sweep=NEVER), seat) as second:
             await second.look()
             await first.close()
             assert [event async for _, event in turn.events()][-1].result.text == "again"

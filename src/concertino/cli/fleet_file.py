@@ -54,7 +54,7 @@ class FleetFile(_Table):
         return wiring.open_bell(options.db or "", self.nats)
 
     def fleet(self, bell: Bell, takes: Collection[str]) -> Fleet:
-        """Return the place of a process that takes the work of these targets. Raises `ConfigurationError`."""
+        """Return the fleet as a process sees it that takes the work of these targets. Raises `ConfigurationError`."""
         return Fleet(bell=bell, targets=self.targets, takes=takes, coroutines=self.worker.coroutines)
 
 

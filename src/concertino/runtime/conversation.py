@@ -300,7 +300,7 @@ class Conversation:
         while True:
             try:
                 if not self._starter.seat.takes(self.agent):
-                    return await self._leave_to_others(turn, chat, when_busy)
+                    return await _leave_to_others(self, turn, chat, when_busy)
                 await self._starter.start(self.scope, self.id, self.agent, chat, turn)
                 return ConversationTurn(self, turn.run_id)
             except TurnExistsError as exists:
@@ -317,21 +317,6 @@ class Conversation:
                 if first:
                     await self._interrupt(busy.run_id)
                 return ConversationTurn(self, run_id)
-
-    async def _leave_to_others(self, turn: QueuedTurn, chat: Chat, when_busy: WhenBusy) -> ConversationTurn:
-        """Record a message for the processes that take the work of the agent."""
-        busy = (await self.read()).busy
-        error = ConversationBusyError(f"conversation {self.id!r} is busy with turn {busy}", busy)
-        run_id = None
-        if busy and when_busy in ("refuse", "steer"):
-            run_id = await self._wait_in_line(turn, chat, when_busy, error, idle=False)
-        if run_id is None:
-            run_id = await self._wait_in_line(turn, chat, "queue", error, idle=True)
-            assert run_id is not None
-        if busy and when_busy == "interrupt":
-            await self._interrupt(busy)
-        self._starter.seat.ring(self.agent)
-        return ConversationTurn(self, run_id)
 
     async def _wait_in_line(
         self, turn: QueuedTurn, chat: Chat, when_busy: WhenBusy, busy: ConversationBusyError, *, idle: bool
@@ -381,3 +366,21 @@ async def _policy_of(conversation: Conversation) -> DataPolicy:
     """Return the data policy for texts that are stored without a run."""
     leaf = (await conversation.read()).leaf
     return await conversation._runs.data_policy(conversation.scope, conversation.agent, leaf)
+
+
+async def _leave_to_others(
+    conversation: Conversation, turn: QueuedTurn, chat: Chat, when_busy: WhenBusy
+) -> ConversationTurn:
+    """Record a message for the processes that take the work of the agent."""
+    busy = (await conversation.read()).busy
+    error = ConversationBusyError(f"conversation {conversation.id!r} is busy with turn {busy}", busy)
+    run_id = None
+    if busy and when_busy in ("refuse", "steer"):
+        run_id = await conversation._wait_in_line(turn, chat, when_busy, error, idle=False)
+    if run_id is None:
+        run_id = await conversation._wait_in_line(turn, chat, "queue", error, idle=True)
+        assert run_id is not None
+    if busy and when_busy == "interrupt":
+        await conversation._interrupt(busy)
+    conversation._starter.seat.ring(conversation.agent)
+    return ConversationTurn(conversation, run_id)

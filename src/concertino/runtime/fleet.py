@@ -1,4 +1,4 @@
-"""The place of a process among others that work on the same store."""
+"""Fleets: processes that share the work on one store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TARGET = re.compile(r"[a-z0-9_-]+")
 
 @record(kw_only=True)
 class Fleet:
-    """How a process shares the work with others on the same store: `Runtime(..., fleet=Fleet(...))`.
+    """The share of a process in the work on a store: `runtime.join(Fleet(...))`.
 
     Each agent belongs to one target, and each process takes the work of some targets. A message to an agent of another
     target is recorded and left to the processes that take it, and *bell* wakes them. A process that takes no target,
@@ -58,7 +58,7 @@ class Fleet:
 
 
 class Seat:
-    """The place of a runtime in its fleet, or alone: which work it takes, and whom it wakes."""
+    """The share of a runtime in the work, in a fleet or alone: which work it takes, and which processes it wakes."""
 
     def __init__(self, store: Store, agents: Callable[[], Iterable[str]], busy: Callable[[], int]) -> None:
         self.fleet: Fleet | None = None
@@ -67,7 +67,7 @@ class Seat:
 
     @property
     def is_limited(self) -> bool:
-        """Whether the number of runs at the same time is limited."""
+        """Return whether the number of runs at the same time is limited."""
         return self.fleet is not None
 
     def takes(self, agent: str) -> bool:
@@ -78,7 +78,7 @@ class Seat:
         """Return the agents whose work this process takes."""
         return [agent for agent in self._agents() if self.takes(agent)]
 
-    def room(self, most: int) -> int:
+    def capacity(self, most: int) -> int:
         """Return how many more runs this process may have now, up to *most*."""
         return most if self.fleet is None else max(0, min(most, self.fleet.coroutines - self._busy()))
 

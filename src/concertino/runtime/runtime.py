@@ -71,14 +71,14 @@ class Runtime(Answering):
     whose process died and runs that were answered, and expires waits. A run whose resumption made no progress is
     resumed again after *back_off* seconds and twice as many each time; after *tries* times it is a dead letter, since
     its process may have died of it. `retry` gives it another chance. Leaving the runtime parks the runs in progress.
-    With a *fleet*, several processes share the work.
+    After `join`, several processes share the work.
 
     Methods that name a run or a wait take the scope of the caller first. An id that it does not reach raises the same
     `UnknownRunError` or `UnknownWaitError` as an id that does not exist. These methods raise `RunStateError` if the
     state does not allow the operation. Every method may raise `StorageError`.
     """
 
-    def __init__(  # noqa: PLR0913 - most are optional
+    def __init__(
         self,
         agents: Sequence[AgentConfig[Any] | tuple[AgentConfig[Any], ToolRegistry]] = (),
         resources: Resources | ResourcesFunction | None = None,
@@ -89,7 +89,6 @@ class Runtime(Answering):
         lease: float = LEASE,
         tries: int = TRIES,
         back_off: float = BACK_OFF,
-        fleet: Fleet | None = None,
     ) -> None:
         check_amount("Runtime", "lease", lease, "seconds above 0")
         self._resources = RunResources(Resources() if resources is None else resources, store)
@@ -107,8 +106,6 @@ class Runtime(Answering):
         parts = (self.store, self, self._turns.look, self._seat)
         self._watchdog = Watchdog(*parts, lease=lease, sweep=sweep, tries=tries, back_off=back_off)
         self._sweep = sweep
-        if fleet is not None:
-            self.join(fleet)
 
     async def __aenter__(self) -> Self:
         self._log.open()
@@ -441,7 +438,7 @@ class Runtime(Answering):
             self._most_live = max(_MOST_DONE, 2 * len(self._live))  # so that a start costs the same however many run
         self._live[run_id] = live
         if self._seat.is_limited:
-            live.on_end(self._watchdog.wake)  # there is room for another one
+            live.on_end(self._watchdog.wake)  # it can take another one
         return live
 
     def _busy(self) -> int:

@@ -158,7 +158,7 @@ class TurnStarter:
     async def look(self) -> None:
         """Close the turns that have ended, and start the queued turns that are due."""
         again = True
-        while again and (limit := self.seat.room(_MOST_DUE)):  # after a refusal, the next turn is due
+        while again and (limit := self.seat.capacity(_MOST_DUE)):  # after a refusal, the next turn is due
             due = await self._store.due_turns(OPERATOR, limit, agents=self.seat.agents())
             again = any([await self._start_due(each) for each in due])
 

@@ -28,7 +28,7 @@ BACK_OFF = 1.0
 """Seconds before a run is resumed that its last resumption did not get any further; twice as many after each further
 try."""
 BATCH = 8
-"""Most trees that are claimed at once, so that those that wait to be resumed do not wait for long."""
+"""Most trees that are claimed at once: other processes may be free to resume the next ones sooner."""
 LONGEST = 300.0
 """Most seconds before a run or a turn is tried again that got no resources, such as a model of its tenant."""
 
@@ -122,7 +122,7 @@ class Watchdog:
             if self._stopped.is_set():
                 return
             live = self._runs.live(OPERATOR, root_id)
-            if (live is None or live.done) and self._seat.room(1):
+            if (live is None or live.done) and self._seat.capacity(1):
                 await self._take(root_id)
         if len(due.ready) + len(due.orphaned) > len(due.doubtful):
             async with self.claiming:
@@ -130,9 +130,9 @@ class Watchdog:
         await self._turns()
 
     async def _claim_due(self, owner: str, agents: Collection[str]) -> None:
-        """Claim trees in batches, and resume them, while there is room and none fails."""
+        """Claim trees in batches, and resume them, while none fails and the process can have more."""
         goes_on = True
-        while goes_on and (limit := self._seat.room(BATCH)) > 0:
+        while goes_on and (limit := self._seat.capacity(BATCH)) > 0:
             claims = await self._store.claim_due(OPERATOR, owner, self._lease, limit=limit, agents=agents)
             goes_on = len(claims) == limit
             for claim in claims:

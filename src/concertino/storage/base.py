@@ -272,8 +272,8 @@ class Recovery(Protocol):
         """Expire overdue waits, and claim up to *limit* trees that are due, as `claim` does; the longest due first.
 
         Only trees of *agents* are claimed, if given. A tree that another process is claiming is left out, not waited
-        for. Doubtful trees are left to `due`: those to stop, those that were resumed without progress, and those of
-        the owner's own process. The cost depends on *limit*, and not on the number or the age of runs.
+        for. Doubtful trees are left to `due`: trees to stop, trees that were resumed without progress, and the trees
+        of the owner's own process. The cost depends on *limit*, and not on the number or the age of runs.
         """
         ...
 

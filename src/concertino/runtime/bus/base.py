@@ -1,6 +1,6 @@
 """The port of bells, which wake processes that wait for rows. A bell carries no data: rows are the truth.
 
-A ring may be lost, come late or come twice. Whoever waits for one therefore also looks at the rows from time to time.
+A ring may be lost, come late or come twice. A process that waits for one also looks at the rows from time to time.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ AGAIN = 0.2
 
 
 def wakeup(target: str) -> str:
-    """Return the topic on which the workers of *target* are told that a run of its agents is due."""
+    """Return the topic that wakes the workers of *target*: a run of its agents is due."""
     return f"cmd.agent.{target}.wakeup"
 
 
 def events_of(root_id: str) -> str:
-    """Return the topic on which the readers of a run are told that its log has new events."""
+    """Return the topic that wakes the readers of a run: its log has new events."""
     return f"evt.agent.{hashlib.sha256(root_id.encode()).hexdigest()[:32]}.chunk"  # an id may contain any characters
 
 
@@ -34,7 +34,7 @@ class Bell(Protocol):
 
     @property
     def reaches_others(self) -> bool:
-        """Whether other processes hear it."""
+        """Return whether other processes hear it."""
         ...
 
     def ring(self, topic: str) -> None:
