@@ -165,7 +165,9 @@ def run_fleet() -> Execute:
 
         return await run_worker_process(context)
 
-    return partial(start_runs, command, (), needs_text=False, prepared=None)
+    return lambda options: start_runs(
+        command, (), options, needs_text=False, prepared=None if options.config else False
+    )
 
 
 @worker.command("list")
