@@ -51,6 +51,9 @@ class Rules:
             called = ToolCall(f"call_{made}", "pay", f'{{"n": {made}}}')
             yield Reply(AssistantMessage((called,), "tools", self.name), tokens)
 
+    async def close(self) -> None:
+        """See the port."""
+
 
 class Desk(AgentConfig[None]):
     name = "desk"

@@ -63,12 +63,14 @@ class ToolOrchestrator:
     everything else that runs share. *tool_call_limit* replaces the agent's own limit. *run_id* names the run; the
     default is a new id. *observers* see every event.
 
-    With *resume*, the run *run_id* continues from its journal in the store, at the point where it stopped; a claim on
-    its tree, which the caller has already, is used. *lease* is the number of seconds after which another process may
-    claim a run whose process is silent.
+    With *resume*, the run *run_id* continues from its journal in the store, at the point where it stopped. *lease* is
+    the number of seconds after which another process may claim a run whose process is silent.
 
     Raises `ConfigurationError` if an argument has the wrong type or the message is empty.
     """
+
+    claim: Claim | None = None
+    """The claim on the tree of a run to resume, if the caller has made it."""
 
     def __init__(  # noqa: PLR0913 - most are optional
         self,
@@ -80,7 +82,7 @@ class ToolOrchestrator:
         tool_call_limit: int | None = None,
         run_id: str | None = None,
         observers: Sequence[Observer] = (),
-        resume: bool | Claim = False,
+        resume: bool = False,
         lease: float = LEASE,
         parent: Parent | None = None,
     ) -> None:
@@ -89,8 +91,7 @@ class ToolOrchestrator:
         self._resources = resources or _DEFAULT
         self.chat = chat
         self._config = config
-        self._resume = bool(resume)
-        self._claimed = resume if isinstance(resume, Claim) else None
+        self._resume = resume
         self._registry = check_run(
             chat, config, registry, self._resources, observers, resume=self._resume, run_id=run_id
         )
@@ -338,7 +339,7 @@ class ToolOrchestrator:
         here = run.id in run.tree.policies
         run.tree.policies[run.id] = run.journal.policy
         if self._resume:
-            found = await resume(run, self._parent, self._claimed, here=here)
+            found = await resume(run, self._parent, self.claim, here=here)
             # The first context has the state from before the journal was read.
             run.context = RunContext(run)
         elif run.journal.on:

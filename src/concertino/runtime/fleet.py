@@ -65,11 +65,6 @@ class Seat:
         self._store, self._agents, self._busy = store, agents, busy
         self._ends: list[Callable[[], None]] = []
 
-    @property
-    def is_limited(self) -> bool:
-        """Return whether the number of runs at the same time is limited."""
-        return self.fleet is not None
-
     def takes(self, agent: str) -> bool:
         """Return whether this process takes the work of an agent."""
         return self.fleet is None or self.fleet.target_of(agent) in self.fleet.takes

@@ -17,7 +17,6 @@ class LiveRun:
     def __init__(self, orchestrator: ToolOrchestrator, log: EventLog) -> None:
         self.id = orchestrator.run_id
         self.scope = orchestrator.chat.scope
-        self.agent = orchestrator.agent
         self._orchestrator = orchestrator
         self._log = log
         self._writer = log.writer(self.id)
@@ -39,6 +38,11 @@ class LiveRun:
         if self._orchestrator.result is None:
             raise self._error or RunStateError(f"run {self.id} was stopped before it had started")
         return self._orchestrator.result
+
+    @property
+    def agent(self) -> str:
+        """The name of the agent."""
+        return self._orchestrator.agent
 
     @property
     def done(self) -> bool:

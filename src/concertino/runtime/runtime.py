@@ -189,7 +189,9 @@ class Runtime(Answering):
         config, registry = (
             (TitleAgent(policy_of(started.policy)), None) if title else self._agents.take(root.start.agent)
         )
-        return await self._run(Chat(model=started.model, scope=owner), config, registry, root_id, resume=claim or True)
+        return await self._run(
+            Chat(model=started.model, scope=owner), config, registry, root_id, resume=True, claim=claim
+        )
 
     def live(self, scope: AnyScope, run_id: str) -> LiveRun | None:
         """Return the run if it is in progress in this process."""
@@ -412,7 +414,8 @@ class Runtime(Answering):
         registry: ToolRegistry | None,
         run_id: str,
         *,
-        resume: bool | Claim,
+        resume: bool,
+        claim: Claim | None = None,
     ) -> LiveRun:
         orchestrator = ToolOrchestrator(
             chat,
@@ -424,6 +427,7 @@ class Runtime(Answering):
             resume=resume,
             lease=self._lease,
         )
+        orchestrator.claim = claim
         live = LiveRun(orchestrator, self._log)
         try:
             await live.started()
@@ -437,7 +441,7 @@ class Runtime(Answering):
             self._drop_done()
             self._most_live = max(_MOST_DONE, 2 * len(self._live))  # so that a start costs the same however many run
         self._live[run_id] = live
-        if self._seat.is_limited:
+        if self._seat.fleet is not None:
             live.on_end(self._watchdog.wake)  # it can take another one
         return live
 
