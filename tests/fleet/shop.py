@@ -49,7 +49,7 @@ class Rules:
             yield Reply(AssistantMessage((Text("All is paid."),), "end", self.name), tokens)
         else:
             called = ToolCall(f"call_{made}", "pay", f'{{"n": {made}}}')
-            yield Reply(AssistantMessage((called,), "tools", self.name), tokens)
+            yield Reply(AssistantMessage((called,), "tool_calls", self.name), tokens)
 
     async def close(self) -> None:
         """See the port."""

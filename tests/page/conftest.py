@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
-Open = Callable[..., Awaitable[Any]]
+PATIENCE = 120_000
+"""Milliseconds after which a state that a loaded machine has not reached counts as missing."""
 
 
 @pytest.fixture(scope="session")
@@ -55,6 +56,7 @@ class Desk:
     async def open(self, path: str = "/", **options: Any) -> Any:
         """Open a page in a browser of its own."""
         context = await self._chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
+        context.set_default_timeout(PATIENCE)
         page = await context.new_page()
         page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
         page.on("console", self._printed)

@@ -29,6 +29,7 @@ from concertino import (
     ToolMessage,
     ToolRegistry,
     ToolResult,
+    UserMessage,
     tool,
 )
 from concertino.agents import WorkerAgent, WorkerDefinition, delegate
@@ -162,8 +163,8 @@ class DeskModel(ScriptedModel):
             return Answer(text="half an ", error=BrokenStreamError("it broke"))
         return Answer(text="a whole answer")
 
-    def _decision(self, request: ModelRequest) -> str:
-        return json.dumps(
+    def _decision(self, request: ModelRequest) -> Answer:
+        text = json.dumps(
             {
                 "thinking": "done",
                 "tool_calls": [],
@@ -173,6 +174,8 @@ class DeskModel(ScriptedModel):
                 "document_updates": {"findings": "Two orders are late <script>"},
             }
         )
+        slow = any("slow" in each.text for each in request.messages if isinstance(each, UserMessage))
+        return Answer(text=text, midway=self.gate.wait if slow else None)
 
 
 def analyst() -> WorkerAgent:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import Desk
+from .conftest import PATIENCE, Desk
 from .kit import PIXEL
 
 pytestmark = pytest.mark.browser
@@ -20,6 +20,7 @@ SERIOUS = ("serious", "critical")
 def expect(locator: Any) -> Any:
     from playwright.async_api import expect
 
+    expect.set_options(timeout=PATIENCE)
     return expect(locator)
 
 
@@ -211,6 +212,7 @@ async def test_a_queued_message_is_withdrawn_and_another_one_steers(shop: Desk) 
     await expect(page.get_by_text("never", exact=True)).to_have_count(0)
     await page.get_by_label("While an answer is in progress, send").select_option("steer")
     await send(page, "and be brief")
+    await expect(page.get_by_label("Message", exact=True)).to_have_value("")
     shop.model.gate.set()
     await answered(page)
     await expect(page.locator(".line.steered")).to_contain_text("and be brief")
@@ -279,6 +281,26 @@ async def test_a_worker_is_given_a_goal(shop: Desk) -> None:
     document = page.get_by_role("region", name="Living document")
     await expect(document).to_contain_text("Two orders are late <script>")
     await expect(page.locator(".line.note").first).to_contain_text("Pass 1 of")
+
+
+async def test_a_goal_that_ends_before_its_stream_opens_shows_its_document(shop: Desk) -> None:
+    page = await shop.open("/workers/analyst")
+    ended = asyncio.Event()
+
+    async def later(route: Any) -> None:
+        await ended.wait()
+        await route.continue_()
+
+    await page.route("**/live?*", later)
+    await page.get_by_label("A new goal").fill("slow")
+    await page.get_by_role("button", name="Give the goal").click()
+    await page.wait_for_url(re.compile("/c/"))
+    shop.model.gate.set()
+    conversation = page.url.replace("/c/", "/api/conversations/")
+    turns = await (await page.request.get(f"{conversation}/turns")).json()
+    await page.request.get(f"{conversation}/turns/{turns['items'][0]['id']}/events")
+    ended.set()
+    await expect(page.get_by_role("region", name="Living document")).to_contain_text("Two orders are late")
 
 
 async def test_a_chat_is_deleted(shop: Desk) -> None:

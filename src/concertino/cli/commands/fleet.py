@@ -10,7 +10,7 @@ from ...errors import ConfigurationError
 from ...runtime import Runtime
 from ..command_context import CommandContext
 from ..fleet_file import read_fleet_file
-from .serve import open_app
+from .serve import runtime_of
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -23,7 +23,7 @@ async def run_worker_process(context: CommandContext) -> int:
     file = read_fleet_file(options.config)
     takes = file.worker.worker_targets
     async with file.bell(options) as bell:
-        runtime = await open_app(context)
+        runtime = await runtime_of(context)
         runtime.join(file.fleet(bell, takes))
         _check_agents(runtime, [agent for target in takes for agent in file.targets.get(target, ())])
         stopping = _first_signal()

@@ -209,6 +209,7 @@ function follow() {
     async (frame) => {
       if (frame.title) setTitle(frame.title);
       await sync();
+      drawDocument();
       list().catch(() => {});
     },
     (frame) => {
