@@ -1,4 +1,4 @@
-.PHONY: setup demo serve check test test-slow coverage mutate lint types format bench bench-context bench-server guards lock clean
+.PHONY: setup demo fleet serve check test test-slow coverage mutate lint types format bench bench-context bench-server guards lock clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -20,6 +20,9 @@ $(READY): requirements.txt pyproject.toml
 
 demo: setup
 	$(BIN)/python -m concertino.demo $(QUESTION)
+
+fleet: setup
+	$(BIN)/python -m tests.fleet.demo
 
 serve: setup
 	$(BIN)/concertino serve

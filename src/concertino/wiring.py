@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -15,7 +15,7 @@ from .errors import ConfigurationError, StorageError, UnknownModelError, Unknown
 from .orchestrator.journal.lease import LEASE
 from .orchestrator.resources import Resources
 from .providers.base import Model
-from .runtime import Runtime
+from .runtime import Bell, LocalBell, Runtime
 from .token_engine.counting.base import EstimatingCounter, TokenCounter
 from .tools.base import Tool
 from .tools.library import Library
@@ -162,6 +162,22 @@ async def open_store(database: Path | str, *, read_only: bool = False) -> SqlSto
     from .storage.sqlite import SqliteStore  # noqa: PLC0415 - only programs with a store load sqlite3
 
     return await SqliteStore.open(path, read_only=read_only)
+
+
+def open_bell(database: Path | str, nats: str | None) -> AbstractAsyncContextManager[Bell]:
+    """Return the bell of a process, to be entered: over NATS if a server is given, else over the database at a URL.
+
+    The processes on a SQLite file look at the file from time to time. Raises `ConfigurationError`.
+    """
+    if nats:
+        from .runtime import NatsBell  # noqa: PLC0415 - the client is an extra
+
+        return NatsBell(nats)
+    if is_url(database):
+        from .runtime import PostgresBell  # noqa: PLC0415 - the driver is an extra
+
+        return PostgresBell(str(database))
+    return nullcontext(LocalBell())
 
 
 def default_database(environ: Mapping[str, str] = os.environ) -> Path:

@@ -133,6 +133,22 @@ body = request_body(request, 4_096, lambda text: [])
 assert picture.data not in body.data.decode()
 """
 
+NATS = """
+import asyncio
+from concertino.runtime import NatsBell
+
+async def main():
+    heard = []
+    async with NatsBell("nats://127.0.0.1:1") as bell:
+        bell.listen("topic", lambda: heard.append("rung"))
+        bell.ring("topic")
+        await asyncio.sleep(0.1)
+        assert not bell.connected, "no server runs there"
+    assert heard == ["rung"]
+
+asyncio.run(main())
+"""
+
 POSTGRES = """
 import asyncio
 from concertino.errors import StorageError
@@ -224,6 +240,7 @@ PROGRAMS = {
     "mcp": MCP,
     "examples": EXAMPLES,
     "postgres": POSTGRES,
+    "nats": NATS,
     "testing": TESTING,
 }
 

@@ -24,10 +24,15 @@ class _HeldClaim(MemoryStore):
         self.claimed, self.answer = asyncio.Event(), asyncio.Event()
 
     async def claim(self, *arguments: Any, **options: Any) -> Any:
-        claim = await super().claim(*arguments, **options)
+        return await self._held(await super().claim(*arguments, **options))
+
+    async def claim_due(self, *arguments: Any, **options: Any) -> Any:
+        return await self._held(await super().claim_due(*arguments, **options))
+
+    async def _held(self, claimed: Any) -> Any:
         self.claimed.set()
         await self.answer.wait()
-        return claim
+        return claimed
 
 
 @tool(effect="once")

@@ -38,6 +38,7 @@ FACADES: tuple[type[Any], ...] = (Runtime, Store, Memories, ApprovalRules, Conve
 WITHOUT_SCOPE: dict[str, str] = {
     "Runtime.close": "parks what is in progress here, and returns nothing",
     "Runtime.look": "does the watchdog's work for all tenants, and returns nothing",
+    "Runtime.join": "sets how processes share the work, and returns nothing",
     "Runtime.knows": "names an agent of this process",
     "Store.close": "returns nothing",
 }

@@ -25,6 +25,7 @@ from concertino import (
 )
 from concertino.agents import HumanStep, Loop, PlannedStep, ScriptedStep, Workflow
 from concertino.errors import ConfigurationError
+from concertino.runtime import LocalBell
 
 MADE = {
     *("AgentFaultError", "CheckReport", "DocumentEntry", "FoldedConversation", "GoalState", "Hit", "JournalStep"),
@@ -75,6 +76,7 @@ def database(folder: Path) -> Path:
 SCRIPTED = [ScriptedStep(id="s", tool="look")]
 GIVEN: dict[str, Callable[[Path], dict[str, Any]]] = {
     "Budget": lambda _: {"money": None, "tokens": 1},
+    "Fleet": lambda _: {"bell": LocalBell(), "targets": {}},
     "KeepFor": lambda _: {"seconds": 1},
     "Score": lambda _: {"value": 1.0},
     "sample": lambda _: {"cases": (), "count": 1, "seed": 0},

@@ -34,6 +34,13 @@ worker = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(worker, name="worker")
+fleet = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Share the work of a database among processes.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(fleet, name="fleet")
 workflow = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -108,7 +115,7 @@ def chat(message: Annotated[list[str] | None, typer.Argument(metavar="MESSAGE", 
 
 
 @app.command()
-@takes("app", "corpus", "model", "context", "db", "as_json")
+@takes("app", "corpus", "model", "context", "db", "config", "as_json")
 def serve(
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="0 chooses a free one.")] = 8000,
@@ -124,7 +131,7 @@ def serve(
 
         return await serve_runtime(host, port, grace, context)
 
-    return lambda options: start_runs(command, (), options, needs_text=False, prepared=options.app is None)
+    return partial(start_runs, command, (), needs_text=False, prepared=None)
 
 
 @app.command("eval")
@@ -210,6 +217,27 @@ def usage(
     from .commands.usage import usage as command
 
     return on_stored_runs(partial(command, by or ("model",), run, since, until), read_only=True)
+
+
+@fleet.callback()
+def _fleet() -> None:
+    """Keep `run` a command of the group, which has only one."""
+
+
+@fleet.command("run")
+@takes("config", "db", "as_json")
+def run_fleet() -> Execute:
+    """Work on what other processes have recorded, until a signal. Then runs end or are parked for another worker."""
+    from .program import start_runs
+
+    async def command(_: object, context: CommandContext) -> int:
+        from .commands.fleet import run_worker_process  # here, so that a missing extra is reported as any error
+
+        return await run_worker_process(context)
+
+    return lambda options: start_runs(
+        command, (), options, needs_text=False, prepared=None if options.config else False
+    )
 
 
 @worker.command("list")

@@ -63,6 +63,13 @@ class Options:
             "Default: concertino/concertino.db in the user's data folder.",
         ),
     ] = None
+    config: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="The TOML file that the processes of a fleet share: their database, their targets and more.",
+        ),
+    ] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line to standard output.")] = False
     raw: Annotated[
         bool,

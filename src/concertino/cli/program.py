@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..errors import ConcertinoError, ConfigurationError
 from .command_context import CommandContext, open_existing, open_new_run, open_store_only
+from .fleet_file import with_fleet_file
 from .options import ContextCommand, Options
 from .render.console import Console, OutputError, discard_output, read_all, replace_invalid, warnings_as_lines
 from .signals import Signals
@@ -28,19 +29,21 @@ def start_runs(
     options: Options,
     *,
     needs_text: bool,
-    prepared: bool = True,
+    prepared: bool | None = True,
 ) -> int:
     """Execute a command that starts runs for a text, and return its exit status.
 
-    *prepared* opens a model and the sources to search; without it, the command opens what it needs.
+    *prepared* opens a model and the sources to search; without it, the command opens what it needs. None: unless
+    `--app` names a runtime.
     """
 
     def perform(console: Console) -> int:
-        text, corpus = split_arguments(arguments or (), options.corpus or ())
+        configured = with_fleet_file(options)
+        text, corpus = split_arguments(arguments or (), configured.corpus or ())
         if needs_text and text is None:
             raise ConfigurationError('the question is missing: concertino research "How does ... work?"')
-        given = dataclasses.replace(options, corpus=corpus)
-        opens = open_new_run if prepared else open_store_only
+        given = dataclasses.replace(configured, corpus=corpus)
+        opens = open_new_run if (given.app is None if prepared is None else prepared) else open_store_only
         return asyncio.run(_perform(partial(command, text), opens, given, console))
 
     return exit_status(perform, Console(as_json=options.as_json, raw=options.raw))

@@ -21,6 +21,7 @@ from ..errors import (
 from ..events import RunEnded, RunEvent, RunResult, RunStarted, RunStatus
 from ..ids import new_run_id
 from ..number_checks import check_amount, check_whole
+from ..storage.types import Claim
 from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Chat
@@ -68,6 +69,9 @@ class ToolOrchestrator:
     Raises `ConfigurationError` if an argument has the wrong type or the message is empty.
     """
 
+    claim: Claim | None = None
+    """The claim on the tree of a run to resume, if the caller has made it."""
+
     def __init__(  # noqa: PLR0913 - most are optional
         self,
         chat: Chat,
@@ -87,10 +91,12 @@ class ToolOrchestrator:
         self._resources = resources or _DEFAULT
         self.chat = chat
         self._config = config
-        self._registry = check_run(chat, config, registry, self._resources, observers, resume=resume, run_id=run_id)
+        self._resume = resume
+        self._registry = check_run(
+            chat, config, registry, self._resources, observers, resume=self._resume, run_id=run_id
+        )
         self._tool_call_limit = tool_call_limit
         self._observers = tuple(observers)
-        self._resume = resume
         self._lease = lease
         self._parent = parent
         self.run_id = run_id or (parent.child_id() if parent else new_run_id())
@@ -103,6 +109,11 @@ class ToolOrchestrator:
         self._stopped = False
         self._prepares, self._takes_turns = False, True
         self._reached: LimitError | None = None  # interrupted the run, and its agent has not decided what follows
+
+    @property
+    def agent(self) -> str:
+        """The name of the agent."""
+        return self._config.name
 
     @property
     def refused(self) -> Exception | None:
@@ -328,7 +339,7 @@ class ToolOrchestrator:
         here = run.id in run.tree.policies
         run.tree.policies[run.id] = run.journal.policy
         if self._resume:
-            found = await resume(run, self._parent, here=here)
+            found = await resume(run, self._parent, self.claim, here=here)
             # The first context has the state from before the journal was read.
             run.context = RunContext(run)
         elif run.journal.on:

@@ -299,13 +299,15 @@ class Conversation:
         turn = QueuedTurn(run_id=new_run_id(), input={}, parent=parent, key=key, mode=mode, first=first)
         while True:
             try:
+                if not self._starter.seat.takes(self.agent):
+                    return await _leave_to_others(self, turn, chat, when_busy)
                 await self._starter.start(self.scope, self.id, self.agent, chat, turn)
                 return ConversationTurn(self, turn.run_id)
             except TurnExistsError as exists:
                 return ConversationTurn(self, exists.run_id)
             except ConversationBusyError as busy:
                 try:
-                    run_id = await self._wait_in_line(turn, chat, when_busy, busy)
+                    run_id = await self._wait_in_line(turn, chat, when_busy, busy, idle=False)
                 except TurnExistsError as exists:
                     run_id = exists.run_id
                     first = first and (await ConversationTurn(self, run_id).read()).state == "queued"
@@ -317,9 +319,12 @@ class Conversation:
                 return ConversationTurn(self, run_id)
 
     async def _wait_in_line(
-        self, turn: QueuedTurn, chat: Chat, when_busy: WhenBusy, busy: ConversationBusyError
+        self, turn: QueuedTurn, chat: Chat, when_busy: WhenBusy, busy: ConversationBusyError, *, idle: bool
     ) -> str | None:
-        """Queue or steer a message. Return the run id of its turn; None if the conversation has become idle."""
+        """Queue or steer a message. Return the run id of its turn; None if the conversation is idle.
+
+        With *idle*, a message is queued also then.
+        """
         store = self._runs.store
         if when_busy != "refuse" and (redactor := redactor_of(tuple((await _policy_of(self)).patterns))) is not None:
             chat = redactor.chat(chat)  # a queue is stored before a run could redact it
@@ -335,7 +340,7 @@ class Conversation:
                     chat = dataclasses.replace(chat, model=model_id(chat.model))  # as the queue has it
                 await self._runs.check(in_conversation(chat, self.scope, self.id), self.agent)
                 turn = dataclasses.replace(turn, input=encode_input(chat))
-                return turn.run_id if await store.queue_turn(self.scope, self.id, turn) else None
+                return turn.run_id if await store.queue_turn(self.scope, self.id, turn, idle=idle) else None
             case _:
                 assert_never(when_busy)
 
@@ -361,3 +366,21 @@ async def _policy_of(conversation: Conversation) -> DataPolicy:
     """Return the data policy for texts that are stored without a run."""
     leaf = (await conversation.read()).leaf
     return await conversation._runs.data_policy(conversation.scope, conversation.agent, leaf)
+
+
+async def _leave_to_others(
+    conversation: Conversation, turn: QueuedTurn, chat: Chat, when_busy: WhenBusy
+) -> ConversationTurn:
+    """Record a message for the processes that take the work of the agent."""
+    busy = (await conversation.read()).busy
+    error = ConversationBusyError(f"conversation {conversation.id!r} is busy with turn {busy}", busy)
+    run_id = None
+    if busy and when_busy in ("refuse", "steer"):
+        run_id = await conversation._wait_in_line(turn, chat, when_busy, error, idle=False)
+    if run_id is None:
+        run_id = await conversation._wait_in_line(turn, chat, "queue", error, idle=True)
+        assert run_id is not None
+    if busy and when_busy == "interrupt":
+        await conversation._interrupt(busy)
+    conversation._starter.seat.ring(conversation.agent)
+    return ConversationTurn(conversation, run_id)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager, suppress
 from typing import Literal
 
 from ..errors import RunStateError, StorageError, UnknownRunError
@@ -15,6 +15,7 @@ from ..orchestrator.lifecycle.result import replayed_result
 from ..scope import OPERATOR, AnyScope
 from ..storage.base import Store
 from ..storage.types import EventPage
+from .bus.base import Bell, events_of
 from .conversation_watch import ConversationWatch
 from .counts import RuntimeCounts
 from .event_pieces import unpack, without_replaced
@@ -23,11 +24,22 @@ from .event_writer import EventWriter
 
 POLL = 0.025
 """Seconds between two looks for the events of other processes, while a reader waits for them."""
+RARE = 0.5
+"""The same with a bell, which may lose a ring."""
 GRACE = 1.0
 """Seconds to wait for the last event of a run that has ended. A process that died between the two never writes it."""
 Until = Literal["ended", "suspended"]
 _Position = tuple[int, bool, bool]
 _QUEUED: _Position = (-1, False, False)
+
+
+class _Listener:
+    """A reader, and whether the bell has rung since it looked last."""
+
+    __slots__ = ("rung",)
+
+    def __init__(self) -> None:
+        self.rung = False
 
 
 class EventLog:
@@ -39,6 +51,8 @@ class EventLog:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.bell: Bell | None = None
+        """Tells readers in other processes of new events."""
         self.conversations = ConversationWatch(store)
         """Wakes the readers of conversations."""
         self._writers: dict[str, EventWriter] = {}
@@ -57,7 +71,8 @@ class EventLog:
     def writer(self, root_id: str) -> EventWriter:
         """Return the writer of a tree that starts or is resumed in this process."""
         self.open()
-        writer = self._writers[root_id] = EventWriter(self._store, root_id, self.counts, self._window)
+        writer = EventWriter(self._store, root_id, self.counts, self._window, self.bell)
+        self._writers[root_id] = writer
         self.wake(root_id)
         return writer
 
@@ -86,9 +101,18 @@ class EventLog:
 
         Raises `UnknownRunError`, `RunStateError` for a sub-agent's run, and `StorageError`.
         """
+        with self._listener(root_id) as listener:
+            async with aclosing(self._read(scope, root_id, after, until, listener)) as events:
+                async for numbered in events:
+                    yield numbered
+
+    async def _read(
+        self, scope: AnyScope, root_id: str, after: int, until: Until, listener: _Listener
+    ) -> AsyncGenerator[tuple[int, RunEvent], None]:
         stays = not self.closed
         follows = False  # a reader that has caught up gets every piece
         while not (stays and self.closed):
+            listener.rung = False
             page = await self._page(scope, root_id, after)
             found = unpack(page, after)
             for number, event in found if follows else without_replaced(found):
@@ -104,13 +128,16 @@ class EventLog:
                 async for number, event in self.follow(writer, after):
                     yield number, event
                     after = number
+            elif listener.rung:
+                continue
             elif not await self._changed(root_id, (page.last, page.closed, page.ended)) and page.ended:
                 await self._end(scope, root_id)
 
     async def left_queue(self, run_id: str) -> bool:
         """Wait until a turn is not queued any more, or may not be: look again. Return False if the log is closed."""
         if not self.closed:
-            await self._changed(run_id, _QUEUED)
+            with self._listener(run_id):
+                await self._changed(run_id, _QUEUED)
         return not self.closed
 
     def wake(self, root_id: str) -> None:
@@ -165,6 +192,24 @@ class EventLog:
         if self._writers.get(writer.root_id) is writer:
             del self._writers[writer.root_id]
 
+    @contextmanager
+    def _listener(self, root_id: str) -> Iterator[_Listener]:
+        """Listen to the bell that tells of new events, in a `with` block."""
+        listener = _Listener()
+        if self.bell is None:
+            yield listener
+            return
+
+        def call() -> None:
+            listener.rung = True
+            self.wake(root_id)
+
+        end = self.bell.listen(events_of(root_id), call)
+        try:
+            yield listener
+        finally:
+            end()
+
     # -- other processes -----------------------------------------------------------------------------------------
 
     async def _is_suspended(self, scope: AnyScope, root_id: str) -> bool:
@@ -191,7 +236,7 @@ class EventLog:
     async def _poll(self) -> None:
         """Look for changes while someone waits for one."""
         while True:
-            await asyncio.sleep(POLL)
+            await asyncio.sleep(RARE if self.bell is not None and self.bell.reaches_others else POLL)
             self._waiting = {
                 root_id: left
                 for root_id, waiting in self._waiting.items()

@@ -18,6 +18,7 @@ from ..records import record
 from ..scope import Scope
 from ..storage.base import Store
 from ..storage.types import Claim, EventBatch, EventRow, StoredEvents
+from .bus.base import Bell, events_of
 from .counts import RuntimeCounts
 from .event_pieces import PIECES, Packer, completes, source_of
 from .event_window import EventWindow
@@ -71,9 +72,12 @@ class EventWriter:
     If the store fails, the batches are tried again in their order; after a few failures the log of this process ends.
     """
 
-    def __init__(self, store: Store, root_id: str, counts: RuntimeCounts, window: EventWindow) -> None:
+    def __init__(
+        self, store: Store, root_id: str, counts: RuntimeCounts, window: EventWindow, bell: Bell | None = None
+    ) -> None:
         self.root_id = root_id
-        self._counts, self._window = counts, window
+        self._counts, self._window, self._bell = counts, window, bell
+        self._topic = "" if bell is None else events_of(root_id)
         self.last = 0
         """The number of the last event."""
         self.stored = 0
@@ -316,6 +320,8 @@ class EventWriter:
                 self._tail.clear()  # readers that come later read the store
             self.stored = batch.stored.last
             self._failures = 0
+            if self._bell is not None:
+                self._bell.ring(self._topic)
         elif isinstance(error, StaleClaimError | UnknownRunError):
             self._failed.append(batch)
             self._end_log()  # another process continues the log

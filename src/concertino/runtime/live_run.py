@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 from ..errors import RunStateError
 from ..events import RunEnded, RunEvent, RunResult
@@ -40,6 +40,11 @@ class LiveRun:
         return self._orchestrator.result
 
     @property
+    def agent(self) -> str:
+        """The name of the agent."""
+        return self._orchestrator.agent
+
+    @property
     def done(self) -> bool:
         """True once the run has ended or is suspended."""
         return self._ended.is_set()
@@ -55,6 +60,10 @@ class LiveRun:
     def resumed_after(self) -> int:
         """The number of the last event before this process resumed the run; 0 if it started it."""
         return self._writer.opened_at
+
+    def on_end(self, call: Callable[[], None]) -> None:
+        """Let *call* be called when this process has the run no more."""
+        self._task.add_done_callback(lambda _: call())
 
     async def recorded(self) -> None:
         """Wait until all events of the run in this process are stored."""

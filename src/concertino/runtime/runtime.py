@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, get_args
 
 from ..errors import (
     ConfigurationError,
     ErasedError,
-    NotAllowedError,
+    RunClaimedError,
+    RunEndedError,
     RunStateError,
     UnknownConversationError,
     UnknownRunError,
 )
 from ..events import RunEvent, RunResult, StopReceipt
-from ..ids import new_conversation_id, new_run_id, run_of, token
+from ..ids import new_conversation_id, new_run_id
 from ..number_checks import check_amount
 from ..orchestrator.agent import AgentConfig
 from ..orchestrator.chat import Chat
@@ -32,19 +32,18 @@ from ..orchestrator.lifecycle.fork import fork
 from ..orchestrator.lifecycle.refusal import check_start
 from ..orchestrator.lifecycle.result import replayed_result
 from ..orchestrator.resources import Resources
-from ..orchestrator.tool_calls.approval import arguments_text
 from ..providers.base import Model, ModelRequest
 from ..scope import AnyScope, Scope
 from ..storage.base import Store
 from ..storage.conversation_types import StoredConversation, StoredTurn
-from ..storage.types import StoredJournal, StoredRun
+from ..storage.types import Claim, StoredJournal, StoredRun
 from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
-from ..waits import Remember, Resolution, Verdict, Wait, arguments_hash
-from .answers import AnswerOutcome, approval_of, check_arguments
+from .answering import Answering
 from .checks import check_number, check_text, chosen_run_id
 from .conversation import Conversation
 from .event_log import EventLog, Until
+from .fleet import Fleet, Seat
 from .known_agents import KnownAgents
 from .live_run import LiveRun, park_all
 from .run_resources import ResourcesFunction, RunResources
@@ -57,7 +56,7 @@ _MOST_DONE = 100
 """Number of runs from which a start drops the runs that are done, for a runtime without its watchdog."""
 
 
-class Runtime:
+class Runtime(Answering):
     """Starts runs, keeps them in the store, and resumes them.
 
         async with Runtime([SupportDesk()], Resources(models=Models(), store=store)) as runtime:
@@ -72,6 +71,7 @@ class Runtime:
     whose process died and runs that were answered, and expires waits. A run whose resumption made no progress is
     resumed again after *back_off* seconds and twice as many each time; after *tries* times it is a dead letter, since
     its process may have died of it. `retry` gives it another chance. Leaving the runtime parks the runs in progress.
+    After `join`, several processes share the work.
 
     Methods that name a run or a wait take the scope of the caller first. An id that it does not reach raises the same
     `UnknownRunError` or `UnknownWaitError` as an id that does not exist. These methods raise `RunStateError` if the
@@ -101,14 +101,16 @@ class Runtime:
         self.counts = self._log.counts
         self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
-        self._turns = TurnStarter(self.store, self, self._log, lambda: self._agents)
-        parts = (self.store, self, self._turns.look, lambda: [*self._agents, TitleAgent.name])
-        self._watchdog = Watchdog(*parts, sweep=sweep, tries=tries, back_off=back_off)
+        self._seat = Seat(self.store, lambda: [*self._agents, TitleAgent.name], self._busy)
+        self._turns = TurnStarter(self.store, self, self._log, self._seat)
+        parts = (self.store, self, self._turns.look, self._seat)
+        self._watchdog = Watchdog(*parts, lease=lease, sweep=sweep, tries=tries, back_off=back_off)
         self._sweep = sweep
 
     async def __aenter__(self) -> Self:
         self._log.open()
         self._watching = self._watchdog.start()
+        self._seat.take(self._watchdog.wake)
         return self
 
     async def __aexit__(
@@ -116,15 +118,23 @@ class Runtime:
     ) -> None:
         await self.close()
 
+    def join(self, fleet: Fleet) -> None:
+        """Share the work on the store with other processes; before `async with`."""
+        self._seat.fleet, self._log.bell = fleet, fleet.bell
+
     async def close(self, grace: float = 0.0) -> None:
         """Stop the watchdog, and park the runs that do not end within *grace* seconds: any process may resume them."""
+        self._seat.leave()
         if self._watching is not None:
             self._watchdog.stop()
             await asyncio.wait([self._watching])
             self._watching = None
         await self._turns.close()
-        await park_all([run for run in self._live.values() if not run.done], grace)
+        parked = [run for run in self._live.values() if not run.done]
+        await park_all(parked, grace)
         self._live.clear()
+        for agent in {run.agent for run in parked}:
+            self._seat.ring(agent)
         await self._log.close()
 
     # -- runs ----------------------------------------------------------------------------------------------------
@@ -151,16 +161,37 @@ class Runtime:
         Raises `RunClaimedError` while another process works on it, `RunEndedError`, `ErasedError`.
         """
         stored = await self._stored(scope, run_id)
+        before = self._live.get(stored.start.root_id)
+        try:
+            return await self._resume(stored, None)
+        except (RunClaimedError, RunEndedError):
+            async with self._watchdog.claiming:  # it may have been faster
+                live = self._live.get(stored.start.root_id)
+            if live is None or live is before:
+                raise
+            return live
+
+    async def _resume_claimed(self, claim: Claim) -> LiveRun:
+        """Resume a tree that is claimed. If that fails, the claim is released."""
+        try:
+            return await self._resume(await self._stored(claim.scope, claim.root_id), claim)
+        except Exception:
+            await self.store.release(claim)
+            raise
+
+    async def _resume(self, stored: StoredRun, claim: Claim | None) -> LiveRun:
         owner, root_id = stored.start.scope, stored.start.root_id
         if (live := self._live.get(root_id)) is not None and not live.done:
             return live
-        root = stored if root_id == run_id else await self._stored(owner, root_id)
+        root = stored if root_id == stored.start.run_id else await self._stored(owner, root_id)
         started = started_of(await self._journal(owner, root_id))
         title = root.start.agent == TitleAgent.name
         config, registry = (
             (TitleAgent(policy_of(started.policy)), None) if title else self._agents.take(root.start.agent)
         )
-        return await self._run(Chat(model=started.model, scope=owner), config, registry, root_id, resume=True)
+        return await self._run(
+            Chat(model=started.model, scope=owner), config, registry, root_id, resume=True, claim=claim
+        )
 
     def live(self, scope: AnyScope, run_id: str) -> LiveRun | None:
         """Return the run if it is in progress in this process."""
@@ -227,6 +258,7 @@ class Runtime:
             if result.status == "cancelled":
                 return result.receipt or StopReceipt()
         await self.store.send(scope, run_id, "stop")  # also if the run was suspended, or ended, just before
+        await self._seat.wake_owners(run_id)
         receipt = await sealed(self.store, scope, run_id, deadline + 2 * self._sweep, min(0.05, self._sweep))
         if receipt is None:
             raise RunStateError(f"run {run_id} has not stopped within {deadline:g} s: its process does not answer")
@@ -239,6 +271,7 @@ class Runtime:
         """
         stored = await self._stored(scope, run_id)
         await self.store.retry(scope, stored.start.root_id)
+        await self._seat.wake_owners(stored.start.root_id)
 
     async def fork(self, scope: AnyScope, run_id: str, step: int) -> LiveRun:
         """Start a new run in the state that *run_id* had before its model call of *step*.
@@ -319,83 +352,11 @@ class Runtime:
         policy = await self.data_policy(scope, conversation.agent, conversation.leaf)
         return await write_title(self, policy, scope, conversation, model)
 
-    # -- waits ---------------------------------------------------------------------------------------------------
-
-    async def approvals(self, scope: AnyScope, limit: int = 50, after: Wait | None = None) -> Sequence[Wait]:
-        """Return the open approvals that *scope* may answer, the oldest first; for the next page, *after* the last one.
-
-        Without names on a call, its owner may answer it; otherwise the people of the tenant that it names.
-        """
-        check_number(limit=limit)
-        return await self.store.approvals(scope, limit=limit, after=after)
-
-    async def approve(
-        self,
-        scope: AnyScope,
-        key: str,
-        *,
-        arguments: Mapping[str, Any] | None = None,
-        remember: Remember = "once",
-    ) -> AnswerOutcome:
-        """Approve a waiting call, with other *arguments* if given. Raises `NotAllowedError`, `UnknownWaitError`.
-
-        Raises `ConfigurationError` if the schema of the call's tool rejects the arguments.
-
-        If the call names people, only they may answer, each in a scope of the same tenant. Otherwise a scope may answer
-        that reaches the run.
-
-        *remember* adds an approval rule in the same transaction: the part `Approvals` asks no more for calls of the
-        tool by this agent for the run's user, in this conversation or always. Raises `RunStateError` without a user or
-        a conversation.
-        """
-        if remember not in get_args(Remember):
-            raise ConfigurationError(f"approve(remember={remember!r:.80}): use 'once', 'conversation' or 'always'")
-        scope, wait = await approval_of(self.store, scope, key)
-        if wait.arguments and arguments_hash(wait.arguments) != wait.arguments_hash:
-            raise NotAllowedError(f"{key} cannot be approved: its arguments were changed after they were shown")
-        if arguments is not None:
-            await check_arguments(self.store, wait, arguments)
-        edited = None if arguments is None else arguments_text(dict(arguments))
-        return await self._answer(scope, key, "approved", "", edited, remember)
-
-    async def deny(self, scope: AnyScope, key: str, reason: str = "") -> AnswerOutcome:
-        """Deny a waiting call; the model reads the *reason*. Raises as `approve`."""
-        check_text(reason=reason)
-        scope, _ = await approval_of(self.store, scope, key)
-        return await self._answer(scope, key, "denied", reason)
-
-    async def resolve(self, scope: AnyScope, key: str, content: Any, *, failed: bool = False) -> AnswerOutcome:
-        """Return the result, or the error, of a call that waits for one. The first answer wins.
-
-        A call whose tool is declared as remote accepts its result as soon as it runs. Raises `UnknownWaitError`, and
-        `RunStateError` if the call waits for an approval.
-        """
-        wait = await self.store.wait(scope, key)
-        if wait is not None and wait.kind == "approval" and wait.resolution is None:
-            raise RunStateError(f"{key} waits for an approval: use approve or deny")
-        text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-        return await self._answer(scope, key, "failed" if failed else "result", text)
-
-    async def _answer(
-        self,
-        scope: AnyScope,
-        key: str,
-        verdict: Verdict,
-        content: str,
-        edited: str | None = None,
-        remember: Remember = "once",
-    ) -> AnswerOutcome:
-        run_id = run_of(key)
-        content = await self._clean(scope, run_id, content) if content else ""
-        edited = edited and await self._clean(scope, run_id, edited)
-        mine = Resolution(
-            id=token(), verdict=verdict, content=content, arguments=edited, by=scope.by, remember=remember
-        )
-        wait = await self.store.resolve(scope, key, mine, run_id=run_id if verdict in ("result", "failed") else None)
-        won = wait.resolution is not None and wait.resolution.id == mine.id
-        if won and self._watching is not None:
+    async def _answered(self, run_id: str) -> None:
+        """Continue a run that may have all answers now, here or in the process that takes it."""
+        if self._watching is not None:
             await self._watchdog.look()
-        return AnswerOutcome(won, wait)
+        await self._seat.wake_owners(run_id)
 
     async def look(self) -> None:
         """Do now what the watchdog does from time to time."""
@@ -462,6 +423,7 @@ class Runtime:
         run_id: str,
         *,
         resume: bool,
+        claim: Claim | None = None,
     ) -> LiveRun:
         orchestrator = ToolOrchestrator(
             chat,
@@ -473,6 +435,7 @@ class Runtime:
             resume=resume,
             lease=self._lease,
         )
+        orchestrator.claim = claim
         live = LiveRun(orchestrator, self._log)
         try:
             await live.started()
@@ -486,7 +449,13 @@ class Runtime:
             self._drop_done()
             self._most_live = max(_MOST_DONE, 2 * len(self._live))  # so that a start costs the same however many run
         self._live[run_id] = live
+        if self._seat.fleet is not None:
+            live.on_end(self._watchdog.wake)  # it can take another one
         return live
+
+    def _busy(self) -> int:
+        """Return the number of runs in progress."""
+        return sum(not live.done for live in self._live.values())
 
     def _drop_done(self) -> None:
         """Forget the runs that have ended or are suspended: the store has them."""

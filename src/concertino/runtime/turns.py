@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from operator import eq
 from typing import Any, Protocol, TypeVar
@@ -38,6 +38,7 @@ from ..storage.base import Store
 from ..storage.conversation_types import ENDED_STATES, DueTurn, QueuedTurn, StoredHistory
 from ..storage.types import TurnStart
 from .event_log import EventLog
+from .fleet import Seat
 from .live_run import LiveRun
 from .turn_input import decode_input, in_conversation
 from .watchdog import BACK_OFF, LONGEST
@@ -50,6 +51,8 @@ _MAY_CHANGE = (ResourcesError, MissingKeyError, MissingExtraError)
 """Errors of the process or the tenant's resources, not of the message."""
 _DAMAGED = "[damaged]"
 """Stands for a message that cannot be read: a model's API refuses an empty one in the history."""
+_MOST_DUE = 50
+"""Most queued turns that are started in one look."""
 HELD = 64
 """Most conversations whose history a process keeps."""
 
@@ -76,11 +79,11 @@ class _Held:
 class TurnStarter:
     """Starts turns. The store decides which turn is next; this process keeps what the next one would load."""
 
-    def __init__(self, store: Store, runs: _Runs, events: EventLog, agents: Callable[[], Collection[str]]) -> None:
+    def __init__(self, store: Store, runs: _Runs, events: EventLog, seat: Seat) -> None:
         self._store = store
         self._runs = runs
         self.events = events
-        self._agents = agents
+        self.seat = seat
         self._failures: dict[str, int] = {}
         """By queued turn: how often it could not be started here."""
         self._held: OrderedDict[tuple[Scope, str], _Held] = OrderedDict()
@@ -155,8 +158,8 @@ class TurnStarter:
     async def look(self) -> None:
         """Close the turns that have ended, and start the queued turns that are due."""
         again = True
-        while again:  # after a refusal, the next turn is due
-            due = await self._store.due_turns(OPERATOR, agents=self._agents())
+        while again and (limit := self.seat.capacity(_MOST_DUE)):  # after a refusal, the next turn is due
+            due = await self._store.due_turns(OPERATOR, limit, agents=self.seat.agents())
             again = any([await self._start_due(each) for each in due])
 
     async def left_queue(self, run_id: str) -> bool:

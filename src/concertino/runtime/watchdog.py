@@ -13,7 +13,9 @@ from ..number_checks import check_amount, check_whole
 from ..orchestrator.lifecycle.seal import seal
 from ..scope import OPERATOR, AnyScope
 from ..storage.base import Store
-from ..storage.types import StoredRun
+from ..storage.process import process_owner
+from ..storage.types import Claim, StoredRun
+from .fleet import Seat
 from .live_run import LiveRun
 
 log = logging.getLogger("concertino")
@@ -25,6 +27,8 @@ TRIES = 5
 BACK_OFF = 1.0
 """Seconds before a run is resumed that its last resumption did not get any further; twice as many after each further
 try."""
+BATCH = 8
+"""Most trees that are claimed at once: other processes may be free to resume the next ones sooner."""
 LONGEST = 300.0
 """Most seconds before a run or a turn is tried again that got no resources, such as a model of its tenant."""
 
@@ -35,6 +39,8 @@ class _Runs(Protocol):
     def live(self, scope: AnyScope, run_id: str) -> LiveRun | None: ...
 
     async def resume(self, scope: AnyScope, run_id: str) -> LiveRun: ...
+
+    async def _resume_claimed(self, claim: Claim) -> LiveRun: ...
 
     def knows(self, agent: str) -> bool: ...
 
@@ -53,8 +59,9 @@ class Watchdog:
         store: Store,
         runs: _Runs,
         turns: Callable[[], Awaitable[None]],
-        agents: Callable[[], Collection[str]],
+        seat: Seat,
         *,
+        lease: float,
         sweep: float,
         tries: int,
         back_off: float,
@@ -65,12 +72,16 @@ class Watchdog:
         self._store = store
         self._runs = runs
         self._turns = turns
-        self._agents = agents
+        self._seat = seat
+        self._lease = lease
         self._sweep = sweep
         self._tries = tries
         self._back_off = back_off
         self._suspect = ""
+        self.claiming = asyncio.Lock()
+        """Held while trees are claimed and not yet in progress."""
         self._stopped = asyncio.Event()
+        self._woken = asyncio.Event()
         self._failures: dict[str, int] = {}
         """By tree: how often it got no resources since it was last resumed here."""
 
@@ -87,38 +98,69 @@ class Watchdog:
             except ConcertinoError as error:
                 log.warning("the watchdog failed: %s: %s", type(error).__name__, error)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopped.wait(), self._sweep)
+                await asyncio.wait_for(self._woken.wait(), self._sweep)
+            self._woken.clear()
 
     def stop(self) -> None:
         """End the task. A run or turn that it is starting is not interrupted: its start would be cancelled for good."""
         self._stopped.set()
+        self._woken.set()
+
+    def wake(self) -> None:
+        """Let the task look at once."""
+        self._woken.set()
 
     async def look(self) -> None:
         """Resume, stop or postpone the trees that are due now, and start the queued turns of conversations."""
-        due = await self._store.due(OPERATOR, agents=self._agents())
+        agents, owner = self._seat.agents(), process_owner()
+        due = await self._store.due(OPERATOR, agents=agents, owner=owner)
         for root_id in due.stopping:
             live = self._runs.live(OPERATOR, root_id)
             if live is not None and not live.done:
                 live.request_stop()
-        for root_id in (*due.ready, *due.orphaned):
+        for root_id in due.doubtful:
             if self._stopped.is_set():
                 return
             live = self._runs.live(OPERATOR, root_id)
-            if live is None or live.done:
+            if (live is None or live.done) and self._seat.capacity(1):
                 await self._take(root_id)
+        if len(due.ready) + len(due.orphaned) > len(due.doubtful):
+            async with self.claiming:
+                await self._claim_due(owner, agents)
         await self._turns()
 
+    async def _claim_due(self, owner: str, agents: Collection[str]) -> None:
+        """Claim trees in batches, and resume them, while none fails and the process can have more."""
+        goes_on = True
+        while goes_on and (limit := self._seat.capacity(BATCH)) > 0:
+            claims = await self._store.claim_due(OPERATOR, owner, self._lease, limit=limit, agents=agents)
+            goes_on = len(claims) == limit
+            for claim in claims:
+                if self._stopped.is_set():
+                    goes_on = False
+                    await self._store.release(claim)
+                else:
+                    goes_on &= await self._guarded(claim.root_id, self._runs._resume_claimed(claim))
+
     async def _take(self, root_id: str) -> None:
+        """Stop, postpone or resume a doubtful tree."""
+        await self._guarded(root_id, self._decide(root_id))
+
+    async def _decide(self, root_id: str) -> None:
         stored = await self._store.run(OPERATOR, root_id)
         if stored is None or not self._runs.knows(stored.start.agent):
             return  # another process has this agent
+        if stored.stop:
+            await seal(self._store, stored.start.scope, root_id, "cancelled", "the run was stopped")
+        elif stored.tries and not stored.reason:
+            await self._postpone(stored, f"its process ended {stored.tries} times without progress")
+        elif not stored.tries or await self._is_only_suspect(root_id):
+            await self._runs.resume(stored.start.scope, root_id)
+
+    async def _guarded(self, root_id: str, work: Awaitable[object]) -> bool:
+        """Do *work* on a tree, and set the tree aside if that fails. Return whether it succeeded."""
         try:
-            if stored.stop:
-                await seal(self._store, stored.start.scope, root_id, "cancelled", "the run was stopped")
-            elif stored.tries and not stored.reason:
-                await self._postpone(stored, f"its process ended {stored.tries} times without progress")
-            elif not stored.tries or await self._is_only_suspect(root_id):
-                await self._runs.resume(stored.start.scope, root_id)
+            await work
             self._failures.pop(root_id, None)
         except RunStateError as error:
             log.info("run %s was not resumed: %s", root_id, error)
@@ -132,6 +174,9 @@ class Watchdog:
             log.warning("run %s could not be resumed: %s", root_id, reason)
             failures = self._failures[root_id] = self._failures.get(root_id, 0) + 1
             await self._set_aside(root_id, reason, min(self._back_off * 2.0 ** min(failures - 1, 32), LONGEST))
+        else:
+            return True
+        return False
 
     async def _is_only_suspect(self, root_id: str) -> bool:
         """Return whether no other tree that may kill its process is in progress here."""

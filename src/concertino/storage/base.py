@@ -85,7 +85,10 @@ class JournalStore(Protocol):
         ...
 
     async def release(self, claim: Claim) -> None:
-        """Release *claim*, so that any process may claim the tree at once. Ignore a stale claim."""
+        """Release *claim*, so that any process may claim the tree at once. Ignore a stale claim.
+
+        If the claim was not sure, the next one is not, either.
+        """
         ...
 
     async def load(self, scope: AnyScope, run_id: str) -> StoredJournal | None:
@@ -254,8 +257,13 @@ class EventStore(Protocol):
 class Recovery(Protocol):
     """Finds trees to resume, and erases content whose time is over."""
 
-    async def due(self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None) -> Due:
-        """Expire overdue waits, and return up to *limit* trees to resume, only of *agents* if given."""
+    async def due(
+        self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None, *, owner: str = ""
+    ) -> Due:
+        """Expire overdue waits, and return up to *limit* trees to resume, only of *agents* if given.
+
+        The trees that `claim_due` would not claim for *owner* are doubtful.
+        """
         ...
 
     async def claim_due(
@@ -264,7 +272,8 @@ class Recovery(Protocol):
         """Expire overdue waits, and claim up to *limit* trees that are due, as `claim` does; the longest due first.
 
         Only trees of *agents* are claimed, if given. A tree that another process is claiming is left out, not waited
-        for. The cost depends on *limit*, and not on the number or the age of runs.
+        for. Doubtful trees are left to `due`: trees to stop, trees that were resumed without progress, and the trees
+        of the owner's own process. The cost depends on *limit*, and not on the number or the age of runs.
         """
         ...
 
@@ -358,8 +367,11 @@ class Conversations(Protocol):
         """
         ...
 
-    async def queue_turn(self, scope: Scope, conversation_id: str, turn: QueuedTurn) -> bool:
-        """Queue *turn*. Return False, and do nothing, if the conversation is idle. Raises `TurnExistsError`."""
+    async def queue_turn(self, scope: Scope, conversation_id: str, turn: QueuedTurn, *, idle: bool = False) -> bool:
+        """Queue *turn*. Return False, and do nothing, if the conversation is idle; with *idle*, queue it then, too.
+
+        Raises `TurnExistsError`.
+        """
         ...
 
     async def steer_turn(self, scope: Scope, conversation_id: str, key: str, text: str) -> str | None:

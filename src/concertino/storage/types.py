@@ -337,6 +337,8 @@ class Due:
     """Running trees without a process: the claim was released, or its lease is over."""
     stopping: Sequence[str] = ()
     """Running trees with a stop request."""
+    doubtful: Sequence[str] = ()
+    """Those of the ready and orphaned trees that `claim_due` leaves out."""
 
 
 @record(kw_only=True)

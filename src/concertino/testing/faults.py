@@ -105,10 +105,12 @@ class FaultyStore:
         await self.store.send(scope, run_id, kind, text)
         await self._points("send:after")
 
-    async def due(self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None) -> Due:
+    async def due(
+        self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None, *, owner: str = ""
+    ) -> Due:
         """See the port; adds points."""
         await self._points("due:before")
-        due = await self.store.due(scope, limit, agents)
+        due = await self.store.due(scope, limit, agents, owner=owner)
         await self._points("due:after")
         return due
 
@@ -133,10 +135,10 @@ class FaultyStore:
         await self.store.retry(scope, root_id)
         await self._points("retry:after")
 
-    async def queue_turn(self, scope: Scope, conversation_id: str, turn: QueuedTurn) -> bool:
+    async def queue_turn(self, scope: Scope, conversation_id: str, turn: QueuedTurn, *, idle: bool = False) -> bool:
         """See the port; adds points."""
         await self._points("queue_turn:before")
-        queued = await self.store.queue_turn(scope, conversation_id, turn)
+        queued = await self.store.queue_turn(scope, conversation_id, turn, idle=idle)
         await self._points("queue_turn:after")
         return queued
 

@@ -360,12 +360,12 @@ async def test_finding_due_trees_scans_an_index(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
 
         def plan(name: str) -> str:
-            rows = connection.execute(
-                f"EXPLAIN QUERY PLAN {queries()[name]}", {"now": 1.0, "agents": None, "limit": 9}
-            ).fetchall()
+            bound = {"now": 1.0, "agents": None, "limit": 9, "process": ""}
+            rows = connection.execute(f"EXPLAIN QUERY PLAN {queries()[name]}", bound).fetchall()
             return "; ".join(row[3] for row in rows)
 
-        assert plan("ready").startswith("SEARCH h USING INDEX heads_ready (ready_at<?)")
+        for name in ("ready", "due_roots"):
+            assert plan(name).startswith("SEARCH h USING INDEX heads_ready (ready_at<?)")
         assert "USING INDEX operations_waiting (expires<?)" in plan("has_overdue")
         assert "SCAN heads" not in plan("processes")
 

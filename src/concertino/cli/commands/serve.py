@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import AsyncExitStack
 
 from ... import wiring
 from ...errors import ConfigurationError
@@ -13,6 +14,7 @@ from ...server import serve as serve_app
 from ...server.page import PageAgent, page_routes
 from ...server.protocols import ag_ui, ai_sdk, openai
 from ..command_context import CommandContext, NewRunContext, user_name
+from ..fleet_file import read_fleet_file
 from .runs_resume import call_app
 from .watch import LEASE
 
@@ -51,7 +53,13 @@ async def serve(host: str, port: int, grace: float, context: CommandContext) -> 
             f"--host {host} lets other machines connect: set {TOKEN} to a secret that each request must send as "
             "'Authorization: Bearer ...'"
         )
-    async with await runtime_of(context) as runtime:
+    async with AsyncExitStack() as stack:
+        runtime = await runtime_of(context)
+        if context.options.config is not None:
+            file = read_fleet_file(context.options.config)
+            bell = await stack.enter_async_context(file.bell(context.options))
+            runtime.join(file.fleet(bell, takes=()))  # the workers do the work
+        await stack.enter_async_context(runtime)
         first = runtime.agents[0].name if context.options.app else AGENTS[0]
         app = create_app(
             runtime,

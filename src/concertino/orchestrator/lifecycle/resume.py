@@ -29,10 +29,11 @@ from .result import replayed_result
 from .seal import lost_usage
 
 
-async def resume(run: RunSession, parent: Parent | None, *, here: bool = False) -> Replay:
+async def resume(run: RunSession, parent: Parent | None, claimed: Claim | None, *, here: bool = False) -> Replay:
     """Claim the run and restore the state that its journal records. Attempts that were in flight are booked as lost.
 
-    *here* is true for a sub-agent that was suspended in this process, which has counted its work.
+    A tree that is *claimed* already is not claimed again. *here* is true for a sub-agent that was suspended in this
+    process, which has counted its work.
 
     Raises `UnknownRunError`, `RunEndedError`, `RunClaimedError`, `ErasedError`, `StorageError`.
     """
@@ -41,7 +42,7 @@ async def resume(run: RunSession, parent: Parent | None, *, here: bool = False) 
     if store is None:
         raise ConfigurationError("a run is resumed from a store: give Resources(store=...)")
     since = asyncio.get_running_loop().time()
-    claim = await _claimed(store, run.scope, run.id, tree.lease) if parent is None else None
+    claim = await _claimed(store, run.scope, run.id, tree.lease, claimed) if parent is None else None
     if claim is not None:
         tree.start_lease(claim, since)
     try:
@@ -74,8 +75,11 @@ async def resume(run: RunSession, parent: Parent | None, *, here: bool = False) 
     return found
 
 
-async def _claimed(store: Store, scope: Scope, run_id: str, lease: float) -> Claim:
+async def _claimed(store: Store, scope: Scope, run_id: str, lease: float, claimed: Claim | None) -> Claim:
     """Claim a tree. If the caller is cancelled meanwhile, release the claim, which would otherwise last for a lease."""
+    if claimed is not None:
+        await store.renew(claimed, lease)  # it may have waited in a batch
+        return claimed
     claiming = asyncio.ensure_future(store.claim(scope, run_id, process_owner(), lease))
     try:
         return await asyncio.shield(claiming)

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, Self
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from ...errors import ConfigurationError
 from ..sql.store import SqlStore
@@ -15,18 +14,9 @@ from .connection import SESSIONS, PooledConnection
 from .errors import explain
 from .schema import check_name, migrate
 from .session import WatchedConnection
+from .settings import conninfo, parsed
 from .texts import adapt_texts
 
-_DEFAULTS = {
-    "application_name": "concertino",
-    "client_encoding": "UTF8",
-    "connect_timeout": "5",
-    # A server that is gone without a word is noticed within ten seconds.
-    "keepalives_idle": "4",
-    "keepalives_interval": "2",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "10000",
-}
 PATIENCE = 10.0
 """Seconds in which a statement is to end, and in which lost connections and conflicts are overcome."""
 
@@ -54,11 +44,11 @@ class PostgresStore(SqlStore):
         Raises `ConfigurationError` for an invalid URL, `DatabaseVersionError` if the schema is newer or of another
         program, and `StorageError` if the database cannot be opened.
         """
+        given = parsed(url)
         try:
-            given = conninfo_to_dict(url)
             check_name(schema)
-        except (psycopg.Error, ValueError) as error:
-            raise ConfigurationError(f"the URL of the database cannot be read: {error}") from None
+        except ValueError as error:
+            raise ConfigurationError(str(error)) from None
         if sessions < 1:
             raise ConfigurationError(f"sessions={sessions}: a store needs at least one connection")
         name = f"{given.get('dbname', '')} at {given.get('host', 'localhost')}"
@@ -69,24 +59,7 @@ class PostgresStore(SqlStore):
 
 
 def _connect(given: dict[str, Any], schema: str, patience: float, read_only: bool) -> WatchedConnection:
-    limit = max(1, round(patience * 1000))
-    settings: dict[str, object] = {
-        "search_path": schema,
-        "statement_timeout": limit,
-        "lock_timeout": limit,
-        # A process that was frozen inside a transaction keeps its locks no longer.
-        "idle_in_transaction_session_timeout": 5000,
-    }
-    if read_only:
-        settings["default_transaction_read_only"] = "on"
-    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
-    chosen = {
-        **_DEFAULTS,
-        "target_session_attrs": "any" if read_only else "read-write",
-        **given,
-        "options": f"{options} {given.get('options', '')}".strip(),
-    }
-    connection = WatchedConnection.connect(make_conninfo(**chosen), autocommit=True)
+    connection = WatchedConnection.connect(conninfo(given, schema, patience, read_only=read_only), autocommit=True)
     connection.silence = patience + 1
     adapt_texts(connection)
     return connection

@@ -12,6 +12,9 @@ from .schedule import check_operator, end_overdue, named_agents, reschedule
 from .session import Row, Session, Write
 from .statements import most, scoped
 
+UNSURE = "?"
+"""Owner of a tree that was released, while the process before that may still be working: the next claim is not sure."""
+
 
 def claim_tree(connection: Session, scope: AnyScope, run_id: str, owner: str, seconds: float) -> Claim:
     """Claim the tree of the root *run_id*."""
@@ -42,7 +45,7 @@ class ClaimingDue(Write[list[Claim]]):
         """Expire overdue waits, and claim the trees that are due, the longest due first."""
         now = connection.now()
         end_overdue(connection, now)
-        bound = {"now": now, "agents": self.agents, "limit": self.limit}
+        bound = {"now": now, "agents": self.agents, "limit": self.limit, "process": process_of(self.owner)}
         rows = connection.execute(connection.queries["due_roots"], bound).fetchall()
         return [_claim(connection, row, self.owner, self.seconds, now) for row in rows]
 
@@ -64,7 +67,9 @@ def renew(connection: Session, claim: Claim, seconds: float) -> Head:
 
 def release(connection: Session, claim: Claim) -> None:
     """Release *claim*; do nothing if it is stale."""
-    for (root,) in connection.execute(*_fenced(connection, "release", claim)).fetchall():
+    sql, fence = _fenced(connection, "release", claim)
+    left = "" if claim.sure else UNSURE
+    for (root,) in connection.execute(sql, {**fence, "left": left}).fetchall():
         reschedule(connection, root, connection.now())
 
 
@@ -83,7 +88,7 @@ def _claim(connection: Session, row: Row, owner: str, seconds: float, now: float
         "owner": owner,
         "process": process_of(owner),
         "lease": now + seconds,
-        "tries": int(row["owner"] != ""),
+        "tries": int(row["owner"] not in ("", UNSURE)),
     }
     ((epoch, tries),) = connection.execute(connection.queries["claim"], bound).fetchall()
     reschedule(connection, row["number"], now)

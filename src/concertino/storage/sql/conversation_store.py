@@ -58,9 +58,9 @@ class SqlConversations:
         """Return the messages and the context of the branch that ends with a turn."""
         return await self._connection.run(conversations.history, scope, conversation_id, run_id, after)
 
-    async def queue_turn(self, scope: Scope, conversation_id: str, turn: QueuedTurn) -> bool:
-        """Queue a turn, unless the conversation is idle."""
-        return await self._connection.write(WriteCall(turns.queue_turn, scope, conversation_id, turn))
+    async def queue_turn(self, scope: Scope, conversation_id: str, turn: QueuedTurn, *, idle: bool = False) -> bool:
+        """Queue *turn*. Return False, and do nothing, if the conversation is idle and *idle* is False."""
+        return await self._connection.write(WriteCall(turns.queue_turn, scope, conversation_id, turn, idle))
 
     async def steer_turn(self, scope: Scope, conversation_id: str, key: str, text: str) -> str | None:
         """Send a message to the turn in progress."""

@@ -8,12 +8,13 @@ from ...errors import ConfigurationError, RunClaimedError, RunEndedError, RunSta
 from ...operations import transition
 from ...scope import AnyScope, Operator
 from ..codec import encode_json
+from ..process import process_of
 from ..types import Due
 from .session import Row, Session
 from .statements import most, scoped
 
 
-def due(connection: Session, scope: Operator, limit: int, agents: Collection[str] | None) -> Due:
+def due(connection: Session, scope: Operator, limit: int, agents: Collection[str] | None, owner: str) -> Due:
     """Expire overdue waits, and return the trees to resume, the longest due first."""
     check_operator(scope)
     sql, now = connection.queries, connection.now()
@@ -23,11 +24,14 @@ def due(connection: Session, scope: Operator, limit: int, agents: Collection[str
             expired = end_overdue(connection, now)
     ready: list[str] = []
     orphaned: list[str] = []
-    bound = {"now": now, "agents": named_agents(agents), "limit": most(limit)}
-    for run_id, state in connection.execute(sql["ready"], bound).fetchall():
+    left: list[str] = []
+    bound = {"now": now, "agents": named_agents(agents), "limit": most(limit), "process": process_of(owner)}
+    for run_id, state, doubtful in connection.execute(sql["ready"], bound).fetchall():
         (orphaned if state == "running" else ready).append(run_id)
+        if doubtful:
+            left.append(run_id)
     stopping = tuple(row[0] for row in connection.execute(sql["stopping"]).fetchall())
-    return Due(expired=expired, ready=tuple(ready), orphaned=tuple(orphaned), stopping=stopping)
+    return Due(expired=expired, ready=tuple(ready), orphaned=tuple(orphaned), stopping=stopping, doubtful=tuple(left))
 
 
 def expire(connection: Session, now: float) -> int:

@@ -219,9 +219,11 @@ class SqlStore(SqlApprovalRules, SqlConversations):
         """Return the last number of each log, and whether it is closed and its root has ended."""
         return await self._connection.run(events.event_positions, scope, root_ids)
 
-    async def due(self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None) -> Due:
+    async def due(
+        self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None, *, owner: str = ""
+    ) -> Due:
         """Expire overdue waits, and return up to *limit* trees to resume."""
-        return await self._connection.run(schedule.due, scope, limit, agents)
+        return await self._connection.run(schedule.due, scope, limit, agents, owner)
 
     async def claim_due(
         self, scope: Operator, owner: str, seconds: float, *, limit: int = 50, agents: Collection[str] | None = None

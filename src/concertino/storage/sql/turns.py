@@ -110,14 +110,14 @@ def started_turns(
     return tuple([row[0] for row in connection.execute(sql["started_turns"], bound).fetchall()])
 
 
-def queue_turn(connection: Session, scope: Scope, conversation_id: str, turn: QueuedTurn) -> bool:
-    """Queue *turn*. Return False, and do nothing, if the conversation is idle. Raises `TurnExistsError`."""
+def queue_turn(connection: Session, scope: Scope, conversation_id: str, turn: QueuedTurn, idle: bool) -> bool:
+    """Queue *turn*. Return False, and do nothing, if the conversation is idle and *idle* is False."""
     sql = connection.queries
     conversation = locked_conversation(connection, scope, conversation_id)
     _check_key(connection, conversation, turn.key)
     head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()
     waiting = connection.execute(sql["next_queued"], (conversation,)).fetchone() is not None
-    if not waiting and not (head["busy"] and head["current"] is not None):
+    if not idle and not waiting and not (head["busy"] and head["current"] is not None):
         return False
     parent = turn_number(connection, conversation, turn.parent) if turn.parent else None
     bound = {

@@ -17,7 +17,7 @@ from concertino.errors import (
     StorageError,
     UnknownRunError,
 )
-from concertino.storage import Claim, StoredRun
+from concertino.storage import Claim, StoredRun, process_owner
 from concertino.waits import Resolution
 
 from .kit import SCOPE, FullStore, claim_tree, operation, result_of, start_tree, wait
@@ -254,6 +254,28 @@ async def test_a_due_tree_is_claimed_once(store: FullStore) -> None:
     found = [root_id for roots in await asyncio.gather(*asked) for root_id in roots]
     found += await claimed(store, "the last", limit=12)
     assert sorted(found) == sorted(f"r{number}" for number in range(12))
+
+
+async def test_doubtful_trees_are_not_claimed_with_the_others(store: FullStore) -> None:
+    """A tree to stop, one that was resumed without progress, and one of the claimer's own process."""
+    mine = process_owner()
+    for root_id in ("fresh", "stopped", "tried", "own"):
+        await start_tree(store, root_id, seconds=0.0, owner=mine if root_id == "own" else "me")
+    await store.send(OPERATOR, "stopped", "stop")
+    await store.claim(OPERATOR, "tried", "dead", 0.0)
+    assert sorted((await store.due(OPERATOR, owner=mine)).doubtful) == ["own", "stopped", "tried"]
+    assert sorted((await store.due(OPERATOR)).doubtful) == ["stopped", "tried"]
+    assert await claimed(store, mine) == ["fresh"]
+    assert await claimed(store) == ["own"]
+
+
+async def test_a_claim_that_is_not_sure_leaves_no_sure_one(store: FullStore) -> None:
+    """The process before may still be working, although the one that replaced it is gone."""
+    await start_tree(store, seconds=0.0)
+    (unsure,) = await store.claim_due(OPERATOR, "you", 60.0)
+    await store.release(unsure)
+    again = await store.claim(OPERATOR, "r1", "she", 60.0)
+    assert (unsure.sure, again.sure, again.tries) == (False, False, 1), "a release is no failed try"
 
 
 async def test_due_trees_are_claimed_by_agent(store: FullStore) -> None:

@@ -96,7 +96,7 @@ WHERE run = (SELECT r.number FROM runs AS r WHERE r.run_id = :root_id AND /*reac
 RETURNING entries, commands, stop;
 
 -- name: release
-UPDATE heads SET owner = '', process = '', lease = 0
+UPDATE heads SET owner = :left, process = '', lease = 0
 WHERE run = (SELECT r.number FROM runs AS r WHERE r.run_id = :root_id AND /*reached r*/)
     AND epoch = :epoch AND owner = :owner
 RETURNING run;

@@ -1,0 +1,106 @@
+"""The part of `Runtime` that answers what runs wait for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from ..errors import ConfigurationError, NotAllowedError, RunStateError
+from ..ids import run_of, token
+from ..orchestrator.tool_calls.approval import arguments_text
+from ..scope import AnyScope
+from ..storage.base import Store
+from ..waits import Remember, Resolution, Verdict, Wait, arguments_hash
+from .answers import AnswerOutcome, approval_of, check_arguments
+from .checks import check_number, check_text
+
+
+class Answering:
+    """Reads and answers waits."""
+
+    store: Store
+
+    async def _clean(self, scope: AnyScope, run_id: str, text: str) -> str:
+        """Return *text*, from outside, as it may enter a run."""
+        raise NotImplementedError
+
+    async def _answered(self, run_id: str) -> None:
+        """Continue a run that may have all answers now."""
+        raise NotImplementedError
+
+    async def approvals(self, scope: AnyScope, limit: int = 50, after: Wait | None = None) -> Sequence[Wait]:
+        """Return the open approvals that *scope* may answer, the oldest first; for the next page, *after* the last one.
+
+        Without names on a call, its owner may answer it; otherwise the people of the tenant that it names.
+        """
+        check_number(limit=limit)
+        return await self.store.approvals(scope, limit=limit, after=after)
+
+    async def approve(
+        self,
+        scope: AnyScope,
+        key: str,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        remember: Remember = "once",
+    ) -> AnswerOutcome:
+        """Approve a waiting call, with other *arguments* if given. Raises `NotAllowedError`, `UnknownWaitError`.
+
+        Raises `ConfigurationError` if the schema of the call's tool rejects the arguments.
+
+        If the call names people, only they may answer, each in a scope of the same tenant. Otherwise a scope may answer
+        that reaches the run.
+
+        *remember* adds an approval rule in the same transaction: the part `Approvals` asks no more for calls of the
+        tool by this agent for the run's user, in this conversation or always. Raises `RunStateError` without a user or
+        a conversation.
+        """
+        if remember not in get_args(Remember):
+            raise ConfigurationError(f"approve(remember={remember!r:.80}): use 'once', 'conversation' or 'always'")
+        scope, wait = await approval_of(self.store, scope, key)
+        if wait.arguments and arguments_hash(wait.arguments) != wait.arguments_hash:
+            raise NotAllowedError(f"{key} cannot be approved: its arguments were changed after they were shown")
+        if arguments is not None:
+            await check_arguments(self.store, wait, arguments)
+        edited = None if arguments is None else arguments_text(dict(arguments))
+        return await self._answer(scope, key, "approved", "", edited, remember)
+
+    async def deny(self, scope: AnyScope, key: str, reason: str = "") -> AnswerOutcome:
+        """Deny a waiting call; the model reads the *reason*. Raises as `approve`."""
+        check_text(reason=reason)
+        scope, _ = await approval_of(self.store, scope, key)
+        return await self._answer(scope, key, "denied", reason)
+
+    async def resolve(self, scope: AnyScope, key: str, content: Any, *, failed: bool = False) -> AnswerOutcome:
+        """Return the result, or the error, of a call that waits for one. The first answer wins.
+
+        A call whose tool is declared as remote accepts its result as soon as it runs. Raises `UnknownWaitError`, and
+        `RunStateError` if the call waits for an approval.
+        """
+        wait = await self.store.wait(scope, key)
+        if wait is not None and wait.kind == "approval" and wait.resolution is None:
+            raise RunStateError(f"{key} waits for an approval: use approve or deny")
+        text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+        return await self._answer(scope, key, "failed" if failed else "result", text)
+
+    async def _answer(
+        self,
+        scope: AnyScope,
+        key: str,
+        verdict: Verdict,
+        content: str,
+        edited: str | None = None,
+        remember: Remember = "once",
+    ) -> AnswerOutcome:
+        run_id = run_of(key)
+        content = await self._clean(scope, run_id, content) if content else ""
+        edited = edited and await self._clean(scope, run_id, edited)
+        mine = Resolution(
+            id=token(), verdict=verdict, content=content, arguments=edited, by=scope.by, remember=remember
+        )
+        wait = await self.store.resolve(scope, key, mine, run_id=run_id if verdict in ("result", "failed") else None)
+        won = wait.resolution is not None and wait.resolution.id == mine.id
+        if won:
+            await self._answered(run_id)
+        return AnswerOutcome(won, wait)

@@ -1,0 +1,160 @@
+"""The port of bells, which wake processes that wait for rows. A bell carries no data: rows are the truth.
+
+A ring may be lost, come late or come twice. A process that waits for one also looks at the rows from time to time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Protocol, Self
+
+log = logging.getLogger("concertino")
+
+AGAIN = 0.2
+"""Seconds before a lost connection is made anew. It is tried without limit."""
+
+
+def wakeup(target: str) -> str:
+    """Return the topic that wakes the workers of *target*: a run of its agents is due."""
+    return f"cmd.agent.{target}.wakeup"
+
+
+def events_of(root_id: str) -> str:
+    """Return the topic that wakes the readers of a run: its log has new events."""
+    return f"evt.agent.{hashlib.sha256(root_id.encode()).hexdigest()[:32]}.chunk"  # an id may contain any characters
+
+
+class Bell(Protocol):
+    """Wakes processes that wait for rows."""
+
+    @property
+    def reaches_others(self) -> bool:
+        """Return whether other processes hear it."""
+        ...
+
+    def ring(self, topic: str) -> None:
+        """Call those who listen to *topic*, as far as they can be reached now. It neither waits nor fails."""
+        ...
+
+    def listen(self, topic: str, call: Callable[[], None]) -> Callable[[], None]:
+        """Let *call* be called in the event loop at each ring of *topic*. Return a function that ends this."""
+        ...
+
+
+class LocalBell:
+    """The bell of one event loop."""
+
+    reaches_others = False
+
+    def __init__(self) -> None:
+        self._calls: dict[str, list[Callable[[], None]]] = {}
+
+    def ring(self, topic: str) -> None:
+        """Call those who listen to *topic*."""
+        for call in tuple(self._calls.get(topic, ())):
+            call()
+
+    def listen(self, topic: str, call: Callable[[], None]) -> Callable[[], None]:
+        """Let *call* be called at each ring of *topic*. Return a function that ends this."""
+        self._calls.setdefault(topic, []).append(call)
+
+        def end() -> None:
+            self._calls[topic].remove(call)
+            if not self._calls[topic]:
+                del self._calls[topic]
+                self._changed()
+
+        self._changed()
+        return end
+
+    def _changed(self) -> None:
+        """Do what is needed when other topics are listened to."""
+
+
+class RemoteBell(LocalBell):
+    """A bell over a server, used with `async with`. Listeners in this process are called at once.
+
+    The block begins without the server, and a lost connection is made anew. After that, all listeners are called: they
+    may have missed a ring. Rings without a connection are dropped.
+    """
+
+    reaches_others = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.connected = False
+        """Whether the server can be reached, as far as this process knows."""
+        self._ringing: dict[str, None] = {}
+        self._work = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        self._tasks = [asyncio.create_task(self._receive()), asyncio.create_task(self._send_rings())]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.connected = False
+        with suppress(Exception):
+            await self._close()
+
+    def ring(self, topic: str) -> None:
+        """Call those who listen to *topic* here, and pass the ring on."""
+        super().ring(topic)
+        if self.connected:
+            self._ringing[topic] = None
+            self._work.set()
+
+    def _changed(self) -> None:
+        self._work.set()
+
+    def _heard(self, topic: str) -> None:
+        """Call the listeners here: another process has rung."""
+        super().ring(topic)
+
+    def _is_connected(self) -> None:
+        """Note that the server can be reached, and call all listeners."""
+        self.connected = True
+        self._work.set()
+        for topic in tuple(self._calls):
+            super().ring(topic)
+
+    def _is_lost(self, error: object) -> None:
+        if self.connected:
+            log.warning("the bell is out of order until its server is back: %s", type(error).__name__)
+        self.connected = False
+        self._ringing.clear()
+
+    async def _send_rings(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            topics, self._ringing = list(self._ringing), {}
+            try:
+                if self.connected:
+                    await self._exchange(topics)
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with the server, rows are the truth
+                log.info("a bell was not rung: %s", type(error).__name__)
+                await asyncio.sleep(AGAIN)
+                self._work.set()
+
+    async def _receive(self) -> None:
+        """Connect, and pass rings to `_heard`, until it is cancelled."""
+        raise NotImplementedError
+
+    async def _exchange(self, topics: list[str]) -> None:
+        """Pass rings of *topics* on; listen to what the listeners here want."""
+        raise NotImplementedError
+
+    async def _close(self) -> None:
+        """Close the connections."""
+        raise NotImplementedError

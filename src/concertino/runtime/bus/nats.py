@@ -1,0 +1,67 @@
+"""The bell over NATS."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ...extras import extra
+from .base import AGAIN, RemoteBell
+
+with extra("nats", "a bell over NATS"):
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
+
+_OPTIONS: dict[str, Any] = {
+    "name": "concertino",
+    "no_echo": True,
+    "max_reconnect_attempts": -1,
+    "reconnect_time_wait": AGAIN,
+    "connect_timeout": 2,
+    # A server that is gone without a word is noticed within ten seconds.
+    "ping_interval": 4,
+    "max_outstanding_pings": 2,
+}
+
+
+class NatsBell(RemoteBell):
+    """A bell over the NATS server at *url*: `async with NatsBell("nats://bus.internal") as bell`. See `RemoteBell`.
+
+    The topics are subjects of core NATS. Options are nats-py's, such as `tls` or `user_credentials`.
+    """
+
+    def __init__(self, url: str, **options: Any) -> None:
+        super().__init__()
+        self._url, self._options = url, {**_OPTIONS, **options}
+        self._client = Client()
+        self._heard_topics: dict[str, Subscription] = {}
+
+    async def _receive(self) -> None:
+        async def lost(error: object = None) -> None:
+            if not self._client.is_connected:
+                self._is_lost(error)
+
+        async def back() -> None:
+            self._is_connected()
+
+        calls: dict[str, Any] = {"error_cb": lost, "disconnected_cb": lost, "reconnected_cb": back}
+        await self._client.connect(self._url, **calls, **self._options)
+        self._is_connected()
+        await asyncio.Event().wait()  # the client calls back from now on
+
+    async def _exchange(self, topics: list[str]) -> None:
+        for topic in set(self._calls).difference(self._heard_topics):
+            self._heard_topics[topic] = await self._client.subscribe(topic, cb=self._pass_on)
+        for topic in set(self._heard_topics).difference(self._calls):
+            await self._heard_topics.pop(topic).unsubscribe()
+        for topic in topics:
+            await self._client.publish(topic)
+        if topics:
+            await self._client.flush(2)
+
+    async def _pass_on(self, message: Msg) -> None:
+        self._heard(message.subject)
+
+    async def _close(self) -> None:
+        await self._client.close()

@@ -1,0 +1,99 @@
+"""Fleets: processes that share the work on one store."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from ..errors import ConfigurationError
+from ..number_checks import check_whole
+from ..records import record
+from ..scope import OPERATOR
+from ..storage.base import Store
+from .bus.base import Bell, wakeup
+
+GENERIC = "worker_generic"
+"""The target of agents that no target names."""
+COROUTINES = 16
+"""Runs that a worker has at the same time."""
+_TARGET = re.compile(r"[a-z0-9_-]+")
+
+
+@record(kw_only=True)
+class Fleet:
+    """The share of a process in the work on a store: `runtime.join(Fleet(...))`.
+
+    Each agent belongs to one target, and each process takes the work of some targets. A message to an agent of another
+    target is recorded and left to the processes that take it, and *bell* wakes them. A process that takes no target,
+    such as a web process, only records.
+    """
+
+    bell: Bell
+    targets: Mapping[str, Sequence[str]]
+    """The agents of each target; all others belong to `worker_generic`."""
+    takes: Collection[str] = ()
+    """The targets whose work this process takes."""
+    coroutines: int = COROUTINES
+    """Most runs that this process has at the same time."""
+
+    def __post_init__(self) -> None:
+        check_whole("Fleet", "coroutines", self.coroutines)
+        owners: dict[str, str] = {}
+        for target, agents in self.targets.items():
+            if not _TARGET.fullmatch(target):
+                raise ConfigurationError(
+                    f"invalid target {target!r:.80}: it is a part of a subject, so use a-z, 0-9, _ and -"
+                )
+            for agent in agents:
+                if owners.setdefault(agent, target) != target:
+                    raise ConfigurationError(f"agent {agent!r} has two targets: {owners[agent]!r} and {target!r}")
+        unknown = set(self.takes) - {*self.targets, GENERIC}
+        if unknown:
+            known = ", ".join(sorted({*self.targets, GENERIC}))
+            raise ConfigurationError(f"unknown target {min(unknown)!r}: choose from {known}")
+
+    def target_of(self, agent: str) -> str:
+        """Return the target of an agent."""
+        return next((target for target, agents in self.targets.items() if agent in agents), GENERIC)
+
+
+class Seat:
+    """The share of a runtime in the work, in a fleet or alone: which work it takes, and which processes it wakes."""
+
+    def __init__(self, store: Store, agents: Callable[[], Iterable[str]], busy: Callable[[], int]) -> None:
+        self.fleet: Fleet | None = None
+        self._store, self._agents, self._busy = store, agents, busy
+        self._ends: list[Callable[[], None]] = []
+
+    def takes(self, agent: str) -> bool:
+        """Return whether this process takes the work of an agent."""
+        return self.fleet is None or self.fleet.target_of(agent) in self.fleet.takes
+
+    def agents(self) -> Collection[str]:
+        """Return the agents whose work this process takes."""
+        return [agent for agent in self._agents() if self.takes(agent)]
+
+    def capacity(self, most: int) -> int:
+        """Return how many more runs this process may have now, up to *most*."""
+        return most if self.fleet is None else max(0, min(most, self.fleet.coroutines - self._busy()))
+
+    def take(self, wake: Callable[[], None]) -> None:
+        """Let *wake* be called when work of this process is due."""
+        if self.fleet is not None:
+            self._ends += [self.fleet.bell.listen(wakeup(target), wake) for target in self.fleet.takes]
+
+    def leave(self) -> None:
+        """End what `take` began."""
+        while self._ends:
+            self._ends.pop()()
+
+    def ring(self, agent: str) -> None:
+        """Wake the processes that take the work of an agent."""
+        if self.fleet is not None:
+            self.fleet.bell.ring(wakeup(self.fleet.target_of(agent)))
+
+    async def wake_owners(self, run_id: str) -> None:
+        """Wake the processes that take the tree of a run."""
+        if self.fleet is not None and (run := await self._store.run(OPERATOR, run_id)) is not None:
+            root = await self._store.run(OPERATOR, run.start.root_id)
+            self.ring((root or run).start.agent)

@@ -1,0 +1,1 @@
+"""Many processes on one database: bells, workers and web processes."""

@@ -1,0 +1,105 @@
+"""Bells: within a process, over PostgreSQL and over NATS."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from concertino.runtime import LocalBell, NatsBell
+from concertino.runtime.bus.base import RemoteBell
+
+from ..runtime.kit import state
+from .nats_server import NatsServer
+
+
+def test_a_bell_calls_those_who_listen_to_the_topic() -> None:
+    bell, heard = LocalBell(), list[str]()
+    ends = [bell.listen(topic, lambda topic=topic: heard.append(topic)) for topic in ("a", "a", "b")]  # type: ignore[misc]
+    bell.ring("a")
+    bell.ring("c")
+    ends[0]()
+    bell.ring("a")
+    ends[1]()
+    bell.ring("a")
+    bell.ring("b")
+    assert heard == ["a", "a", "a", "b"]
+    assert not bell.reaches_others
+
+
+@pytest.mark.postgres
+async def test_a_ring_reaches_other_processes_once(make_bell: Callable[[], RemoteBell]) -> None:
+    async with make_bell() as one, make_bell() as other:
+        await state(lambda: one.connected and other.connected)
+        here, there, later = list[str](), list[str](), list[str]()
+        one.listen("cmd.agent.t.wakeup", lambda: here.append("rung"))
+        end = other.listen("cmd.agent.t.wakeup", lambda: there.append("rung"))
+        while not there:  # the server may not know yet that the other listens
+            one.ring("cmd.agent.t.wakeup")
+            await asyncio.sleep(0.01)
+        count = len(here)
+        await _answered(one, other)
+        assert count >= len(there), "a process hears its own ring only directly"
+        end()
+        heard = len(there)
+        other.listen("later", lambda: later.append("rung"))
+        while not later:
+            one.ring("cmd.agent.t.wakeup")
+            one.ring("later")
+            await asyncio.sleep(0.01)
+        assert len(there) == heard
+
+
+async def _answered(one: RemoteBell, other: RemoteBell) -> None:
+    """Wait until what was rung before has arrived: rings keep their order."""
+    answered = asyncio.Event()
+    end = other.listen("answer", answered.set)
+    while not answered.is_set():
+        one.ring("answer")
+        await asyncio.sleep(0.01)
+    end()
+
+
+@pytest.mark.postgres
+async def test_a_bell_outlasts_its_server() -> None:
+    """It begins without a server, connects when there is one, and again after each loss; then it calls everyone."""
+    server = NatsServer()
+    heard = list[str]()
+    async with NatsBell(server.url) as one, NatsBell(server.url) as other:
+        other.listen("topic", lambda: heard.append("rung"))
+        one.ring("topic")
+        try:
+            for _ in range(2):
+                server.start()
+                await state(lambda: one.connected and other.connected)
+                assert heard, "who listens looks again after each gap"
+                heard.clear()
+                await _answered(one, other)
+                server.stop()
+                await state(lambda: not one.connected and not other.connected)
+                one.ring("topic")
+        finally:
+            server.stop()
+    assert not one.connected
+
+
+@pytest.mark.postgres
+async def test_a_closed_connection_for_notifications_is_made_anew(url: str, schema: str) -> None:
+    import psycopg
+
+    from concertino.runtime import PostgresBell
+
+    async with PostgresBell(url, schema=schema) as one, PostgresBell(url, schema=schema) as other:
+        await state(lambda: one.connected and other.connected)
+        await _answered(one, other)
+        heard = list[str]()
+        other.listen("topic", lambda: heard.append("rung"))
+        with psycopg.connect(url, autocommit=True) as operator:
+            ended = operator.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE %s", (f'LISTEN "{schema}"%',)
+            ).fetchall()
+        assert len(ended) == 2
+        await state(lambda: bool(heard))
+        await state(lambda: one.connected and other.connected)
+        await _answered(one, other)

@@ -1,0 +1,226 @@
+"""Web processes record messages, and workers answer them. Each process is a runtime of its own here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from concertino import (
+    OPERATOR,
+    AgentConfig,
+    Ask,
+    Chat,
+    MemoryStore,
+    Resources,
+    RunContext,
+    Runtime,
+    Scope,
+    ToolCall,
+    tool,
+)
+from concertino.errors import ConfigurationError, ConversationBusyError
+from concertino.events import RunEnded, TextDelta
+from concertino.runtime import Fleet, LocalBell, event_log
+from concertino.testing import Answer, ScriptedModel, call
+
+CARLA = Scope(user="carla")
+NEVER = 3600.0
+TARGETS = {"desks": ["desk"], "others": ["clerk"]}
+
+
+class Bell(LocalBell):
+    """A bell between the runtimes of a test, which may be out of order."""
+
+    reaches_others = True
+
+    def __init__(self, *, broken: bool = False) -> None:
+        super().__init__()
+        self.broken = broken
+        self.rung: list[str] = []
+
+    def ring(self, topic: str) -> None:
+        self.rung.append(topic)
+        if not self.broken:
+            super().ring(topic)
+
+
+@tool(effect="once")
+async def refund() -> str:
+    """Refund an order."""
+    return "refunded"
+
+
+class Desk(AgentConfig[None]):
+    name = "desk"
+
+
+class Clerk(AgentConfig[None]):
+    name = "clerk"
+    tools = (refund,)
+
+    def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Ask:
+        return Ask()
+
+
+def joined(runtime: Runtime, fleet: Fleet) -> Runtime:
+    runtime.join(fleet)
+    return runtime
+
+
+@asynccontextmanager
+async def processes(
+    model: ScriptedModel, bell: Bell, *, sweep: float = NEVER, coroutines: int = 16, takes: tuple[str, ...] = ("desks",)
+) -> AsyncIterator[tuple[Runtime, Runtime]]:
+    """Open a web process and a worker on the same store."""
+    store = MemoryStore()
+    resources = Resources(store=store, models=lambda _: model, model=model)
+    agents = [Desk(), Clerk()]
+    seat = Fleet(bell=bell, targets=TARGETS, takes=takes, coroutines=coroutines)
+    async with (
+        joined(Runtime(agents, resources, sweep=sweep), Fleet(bell=bell, targets=TARGETS)) as web,
+        joined(Runtime(agents, resources, sweep=sweep), seat) as worker,
+    ):
+        await worker.look()  # its first look is over: from now on only a bell or a sweep lets it look
+        await asyncio.sleep(0)
+        yield web, worker
+
+
+async def test_a_bell_brings_a_message_to_a_worker_and_its_events_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_log, "RARE", NEVER)
+    gate, bell = asyncio.Event(), Bell()
+    model = ScriptedModel(Answer(text="one two three four", midway=gate.wait))
+    async with processes(model, bell) as (web, _worker):
+        conversation = await web.conversation(CARLA, agent="desk")
+        turn = await conversation.send("hello")
+        seen = []
+        async for _, event in turn.events():
+            seen.append(event)
+            if isinstance(event, TextDelta):
+                gate.set()
+        assert web.live(OPERATOR, turn.id) is None
+        assert isinstance(seen[-1], RunEnded)
+        assert (await turn.read()).answer == "one two three four"
+    assert "cmd.agent.desks.wakeup" in bell.rung
+    assert {topic.rpartition(".")[2] for topic in bell.rung} == {"wakeup", "chunk"}
+
+
+async def test_a_lost_bell_is_replaced_by_the_sweep() -> None:
+    async with processes(ScriptedModel("hello"), Bell(broken=True), sweep=0.01) as (web, _worker):
+        turn = await (await web.conversation(CARLA, agent="desk")).send("hello")
+        assert [event async for _, event in turn.events()][-1].result.text == "hello"
+
+
+async def test_a_worker_takes_only_its_targets() -> None:
+    bell = Bell()
+    async with processes(ScriptedModel("hello"), bell, sweep=0.01) as (web, worker):
+        left = await (await web.conversation(CARLA, agent="clerk")).send("hello")
+        taken = await (await web.conversation(CARLA, agent="desk")).send("hello")
+        async for _ in taken.events():
+            pass
+        await worker.look()
+        assert (await left.read()).state == "queued"
+        assert bell.rung[0] == "cmd.agent.others.wakeup"
+
+
+async def test_a_worker_has_so_many_runs_at_the_same_time() -> None:
+    most = running = 0
+
+    async def answer() -> None:
+        nonlocal most, running
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.001)
+        running -= 1
+
+    model = ScriptedModel(*[Answer(text="hello you", midway=answer) for _ in range(7)])
+    async with processes(model, Bell(), coroutines=2) as (web, _worker):
+        turns = [await (await web.conversation(CARLA, agent="desk")).send("hello") for _ in range(7)]
+        for turn in turns:
+            assert [event async for _, event in turn.events()][-1].result.status == "completed"
+    assert most == 2
+
+
+async def test_an_approval_at_a_web_process_wakes_the_worker() -> None:
+    model = ScriptedModel(call("refund"), "Done.")
+    async with processes(model, Bell(), takes=("others",)) as (web, _worker):
+        turn = await (await web.conversation(CARLA, agent="clerk")).send("refund it")
+        async for _ in turn.events(until="suspended"):
+            pass
+        (wait,) = await web.approvals(CARLA)
+        await web.approve(CARLA, wait.key)
+        assert web.live(OPERATOR, turn.id) is None
+        assert [event async for _, event in turn.events()][-1].result.text == "Done."
+
+
+async def test_messages_during_a_turn_of_a_worker() -> None:
+    gate = asyncio.Event()
+    begun = asyncio.Event()
+
+    async def hold() -> None:
+        begun.set()
+        await gate.wait()
+
+    model = ScriptedModel(Answer(text="a long answer", midway=hold), "the second", "the third")
+    async with processes(model, Bell(), sweep=0.01) as (web, _worker):
+        conversation = await web.conversation(CARLA, agent="desk")
+        first = await conversation.send("first", key="k")
+        await begun.wait()
+        with pytest.raises(ConversationBusyError, match=first.id):
+            await conversation.send("no", when_busy="refuse")
+        assert (await conversation.send("first", key="k")).id == first.id
+        assert (await conversation.send("more", when_busy="steer")).id == first.id
+        second = await conversation.send("second")
+        assert (await second.read()).state == "queued"
+        urgent = await conversation.send("urgent", when_busy="interrupt")
+        async for _ in urgent.events():
+            pass
+        async for _ in second.events():
+            pass
+        answers = {turn.run_id: (turn.state, turn.answer) for turn in await conversation.turns()}
+    assert answers[first.id][0] == "cancelled"
+    assert (answers[urgent.id][1], answers[second.id][1]) == ("the second", "the third")
+
+
+async def test_a_parked_run_is_taken_at_once() -> None:
+    """A worker that leaves rings for what it parks."""
+    gate, begun = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        begun.set()
+        await gate.wait()
+
+    bell = Bell()
+    model = ScriptedModel(Answer(text="a long answer", midway=hold), "again")
+    async with processes(model, bell) as (web, first):
+        turn = await (await web.conversation(CARLA, agent="desk")).send("hello")
+        await begun.wait()
+        resources = Resources(store=web.store, models=lambda _: model, model=model)
+        seat = Fleet(bell=bell, targets=TARGETS, takes=["desks"])
+        async with joined(Runtime([Desk()], resources, sweep=NEVER), seat) as second:
+            await second.look()
+            await first.close()
+            assert [event async for _, event in turn.events()][-1].result.text == "again"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"targets": {"a.b": []}}, "invalid target 'a.b'"),
+        ({"targets": {"a": ["x"], "b": ["x"]}}, "agent 'x' has two targets: 'a' and 'b'"),
+        ({"targets": {"a": ["x"]}, "takes": ["b"]}, "unknown target 'b': choose from a, worker_generic"),
+        ({"targets": {}, "coroutines": 0}, "coroutines"),
+    ],
+)
+def test_invalid_fleets(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        Fleet(bell=LocalBell(), **options)
+
+
+async def test_a_run_that_is_started_by_name_runs_here() -> None:
+    async with processes(ScriptedModel("hello"), Bell()) as (web, _worker):
+        run = await web.start(Chat("hello", scope=CARLA), "desk")
+        assert (await run.result()).text == "hello"
