@@ -48,6 +48,7 @@ from .event_log import EventLog, Until
 from .known_agents import KnownAgents
 from .live_run import LiveRun, park_all
 from .run_resources import ResourcesFunction, RunResources
+from .schedules import Schedules
 from .sealing import sealed
 from .title import TitleAgent, write_title
 from .turns import TurnStarter
@@ -102,7 +103,8 @@ class Runtime:
         self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
         self._turns = TurnStarter(self.store, self, self._log, lambda: self._agents)
-        parts = (self.store, self, self._turns.look, lambda: [*self._agents, TitleAgent.name])
+        self.schedules = Schedules(self, lambda: self._agents)
+        parts = (self.store, self, (self.schedules.look, self._turns.look), lambda: [*self._agents, TitleAgent.name])
         self._watchdog = Watchdog(*parts, sweep=sweep, tries=tries, back_off=back_off)
         self._sweep = sweep
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -52,7 +52,7 @@ class Watchdog:
         self,
         store: Store,
         runs: _Runs,
-        turns: Callable[[], Awaitable[None]],
+        starters: Sequence[Callable[[], Awaitable[None]]],
         agents: Callable[[], Collection[str]],
         *,
         sweep: float,
@@ -64,7 +64,7 @@ class Watchdog:
         check_amount("Runtime", "back_off", back_off, "seconds of at least 0", zero=True)
         self._store = store
         self._runs = runs
-        self._turns = turns
+        self._starters = starters
         self._agents = agents
         self._sweep = sweep
         self._tries = tries
@@ -94,7 +94,7 @@ class Watchdog:
         self._stopped.set()
 
     async def look(self) -> None:
-        """Resume, stop or postpone the trees that are due now, and start the queued turns of conversations."""
+        """Resume, stop or postpone the trees that are due now, and start what is scheduled or queued."""
         due = await self._store.due(OPERATOR, agents=self._agents())
         for root_id in due.stopping:
             live = self._runs.live(OPERATOR, root_id)
@@ -106,7 +106,8 @@ class Watchdog:
             live = self._runs.live(OPERATOR, root_id)
             if live is None or live.done:
                 await self._take(root_id)
-        await self._turns()
+        for start in self._starters:
+            await start()
 
     async def _take(self, root_id: str) -> None:
         stored = await self._store.run(OPERATOR, root_id)
