@@ -151,12 +151,11 @@ async def test_a_schedule_whose_conversation_was_deleted_is_paused(
 async def test_a_schedule_without_resources_is_tried_again(
     store: MemoryStore, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from concertino.runtime import schedules
 
     available = Resources(model=ScriptedModel("done"))
     answers: list[Resources | Exception] = [available, OSError("vault"), OSError("vault"), available, available]
 
-    def resources(chat: Chat, agent: AgentConfig[Any]) -> Resources:
+    def resources(scope: Scope, agent: AgentConfig[Any]) -> Resources:
         match answers.pop(0):
             case Resources() as found:
                 return found
@@ -164,7 +163,7 @@ async def test_a_schedule_without_resources_is_tried_again(
                 raise error
 
     clock = [0.0]
-    monkeypatch.setattr(schedules.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("concertino.runtime.schedules.monotonic", lambda: clock[0])
     here = Runtime([Desk()], resources, store=store)
     await here.schedules.create(ANN, "desk", "Report.", PAST)
     for _ in range(3):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -98,11 +99,15 @@ def test_invalid_times(settings: dict[str, Any], message: str) -> None:
 def test_a_year_of_missed_minutes_is_not_enumerated(monkeypatch: pytest.MonkeyPatch) -> None:
     from concertino.runtime import times
 
-    made = []
+    made: list[datetime] = []
     original = times._times
-    monkeypatch.setattr(
-        times, "_times", lambda *given, **more: (made.append(1) or each for each in original(*given, **more))
-    )
+
+    def counted(*given: Any, **more: Any) -> Iterator[datetime]:
+        for each in original(*given, **more):
+            made.append(each)
+            yield each
+
+    monkeypatch.setattr(times, "_times", counted)
     due = schedule("* * * * *", due_at=at(2025, 1, 1), missed="all", most=5, zone="UTC")
     assert len(times_to_start(due, datetime(2026, 1, 1, tzinfo=UTC).timestamp())) == 5
     assert len(made) <= 7

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
+from time import monotonic
 from typing import Any, Protocol
 
 from ..errors import ConcertinoError, ConfigurationError, DamagedDataError, StorageError, UnknownConversationError
@@ -87,7 +87,7 @@ class Schedules:
             **_settings(when),
         )
         schedule = dataclasses.replace(schedule, due_at=time_after(schedule, await self._now()))
-        await self._runs.store.add_schedule(schedule)
+        await self._runs.store.add_schedule(scope, schedule)
         return schedule
 
     async def list(self, scope: AnyScope, limit: int = 100) -> Sequence[Schedule]:
@@ -112,7 +112,7 @@ class Schedules:
         now, due = await self._runs.store.due_schedules(OPERATOR, agents=self._agents())
         for schedule in due:
             tries, again = self._failures.get(schedule.id, (0, 0.0))
-            if time.monotonic() < again:
+            if monotonic() < again:
                 continue
             try:
                 await self._send(schedule, now)
@@ -125,7 +125,7 @@ class Schedules:
             except Exception as error:  # noqa: BLE001 - one schedule must not keep the watchdog from the others
                 reason = str(error) if isinstance(error, ConcertinoError) else type(error).__name__
                 seconds = min(BACK_OFF * 2.0 ** min(tries, 32), LONGEST)
-                self._failures[schedule.id] = tries + 1, time.monotonic() + seconds
+                self._failures[schedule.id] = tries + 1, monotonic() + seconds
                 log.warning("schedule %s could not start, and is tried again in %g s: %s", schedule.id, seconds, reason)
 
     async def _send(self, schedule: Schedule, now: float) -> None:

@@ -428,8 +428,8 @@ class Conversations(Protocol):
 class ScheduleStore(Protocol):
     """Schedules: messages that are sent to an agent at given times, each on behalf of a user."""
 
-    async def add_schedule(self, schedule: Schedule) -> bool:
-        """Store a schedule. Return False, and change nothing, if its scope has one of that id."""
+    async def add_schedule(self, scope: Scope, schedule: Schedule) -> bool:
+        """Store a schedule of *scope*. Return False, and change nothing, if its scope has one of that id."""
         ...
 
     async def schedules(self, scope: AnyScope, *, limit: int = 100) -> Sequence[Schedule]:

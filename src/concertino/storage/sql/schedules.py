@@ -15,9 +15,8 @@ from .statements import most, scoped
 _SETTINGS = ("input", "conversation_id", "cron", "at", "zone", "missed", "most")
 
 
-def add_schedule(connection: Session, schedule: Schedule) -> bool:
-    """Store a schedule. Return False, and change nothing, if its scope has one of that id."""
-    scope = Scope(schedule.tenant, schedule.user)
+def add_schedule(connection: Session, scope: Scope, schedule: Schedule) -> bool:
+    """Store a schedule of *scope*. Return False, and change nothing, if it has one of that id."""
     body = encode_json({name: getattr(schedule, name) for name in _SETTINGS})
     bound = {**scope_row(scope), "id": schedule.id, "agent": schedule.agent, "body": body, "now": connection.now()}
     if connection.execute(*_of_id(connection, "schedule", scope, schedule.id)).fetchone() is not None:

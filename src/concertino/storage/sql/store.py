@@ -85,9 +85,9 @@ class SqlSchedules:
 
     _connection: StoreConnection
 
-    async def add_schedule(self, schedule: Schedule) -> bool:
-        """Store a schedule. Return False, and change nothing, if its scope has one of that id."""
-        return await self._connection.write(WriteCall(schedules.add_schedule, schedule))
+    async def add_schedule(self, scope: Scope, schedule: Schedule) -> bool:
+        """Store a schedule of *scope*. Return False, and change nothing, if its scope has one of that id."""
+        return await self._connection.write(WriteCall(schedules.add_schedule, scope, schedule))
 
     async def schedules(self, scope: AnyScope, *, limit: int = 100) -> Sequence[Schedule]:
         """Return the schedules that *scope* reaches, the oldest first."""
