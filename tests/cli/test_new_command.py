@@ -21,6 +21,7 @@ def folder(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
+@pytest.mark.slow
 def test_the_written_agent_passes_its_test_in_an_empty_folder(cli: Cli, folder: Path) -> None:
     done = cli("new", "agent", "order_desk")
     assert (done.returncode, done.stdout) == (0, "order_desk.py\ntest_order_desk.py\n")

@@ -184,13 +184,32 @@ def newts() -> int:
 server.run("stdio")
 """
     )
+    + "\nAGENTS = "
+    + repr(
+        """
+import asyncio
+from concertino import AgentConfig, MemoryStore, Resources, Runtime, Scope
+from concertino.server.mcp import AgentServer
+
+class Keeper(AgentConfig):
+    name = "keeper"
+
+async def main():
+    async with Runtime([Keeper()], Resources(store=MemoryStore())) as runtime:
+        await AgentServer(runtime).serve_stdio(Scope())
+
+asyncio.run(main())
+"""
+    )
     + """
 
 async def main(folder):
     (folder / "ponds.py").write_text(SERVER)
-    ponds = McpServer(name="ponds", command=[sys.executable, str(folder / "ponds.py")])
-    async with McpToolbox(ponds) as toolbox:
-        assert [tool.name for tool in toolbox.tools] == ["ponds.newts"], toolbox.problems
+    (folder / "agents.py").write_text(AGENTS)
+    programs = {name: str(folder / f"{name}.py") for name in ("ponds", "agents")}
+    servers = [McpServer(name=name, command=[sys.executable, program]) for name, program in programs.items()]
+    async with McpToolbox(*servers) as toolbox:
+        assert [tool.name for tool in toolbox.tools][:2] == ["ponds.newts", "agents.keeper"], toolbox.problems
 
 with tempfile.TemporaryDirectory() as folder:
     asyncio.run(main(Path(folder)))

@@ -164,7 +164,9 @@ class Nothing(dict[str, Any]):
         return None
 
 
-@pytest.mark.parametrize("protocol", ASKED)
+@pytest.mark.parametrize(
+    "protocol", ["responses", *(pytest.param(each, marks=pytest.mark.slow) for each in [*ASKED][:3])]
+)
 async def test_the_streams_of_a_scope_are_limited_in_all_protocols(protocol: str, store: Failing) -> None:
     pause = Pause()
     limits = ServerLimits(streams=1)

@@ -54,6 +54,13 @@ new = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(new, name="new")
+mcp = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Offer agents to clients of the Model Context Protocol.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(mcp, name="mcp")
 
 _TEXT = "In quotes; - reads standard input."
 
@@ -122,6 +129,30 @@ def serve(
         from .commands.serve import serve as serve_runtime  # here, so that a missing extra is reported as any error
 
         return await serve_runtime(host, port, grace, context)
+
+    return lambda options: start_runs(command, (), options, needs_text=False, prepared=options.app is None)
+
+
+@mcp.callback()
+def _mcp() -> None:
+    """Keep `serve` a command of the group, which has only one."""
+
+
+@mcp.command("serve")
+@takes("app", "corpus", "model", "context", "db")
+def serve_mcp(
+    seconds: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", min=0.1, help="The time after which a call returns while its run goes on."),
+    ] = 50.0,
+) -> Execute:
+    """Serve the client that starts this program, over standard input and output. Runs continue at its next start."""
+    from .program import start_runs
+
+    async def command(_: object, context: CommandContext) -> int:
+        from .commands.mcp_serve import mcp_serve  # here, so that a missing extra is reported as any error
+
+        return await mcp_serve(seconds, context)
 
     return lambda options: start_runs(command, (), options, needs_text=False, prepared=options.app is None)
 

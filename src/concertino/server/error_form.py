@@ -101,12 +101,17 @@ def error_response(request: Request, error: Exception) -> Response:
 
 
 def failure_of_request(request: Request, error: Exception) -> tuple[int, str]:
-    """Return the status of an error of the library, and its text for the user. A failure of the server is logged."""
+    """Return the status of an error of the library, and its text for the user."""
+    return failure_text(error, f"{request.method} {request.url.path}")
+
+
+def failure_text(error: Exception, what: str) -> tuple[int, str]:
+    """Return the status of the error of *what*, and its text for the user. A failure of the server is logged."""
     status = next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
     if status < 500:
         return status, str(error)
     if isinstance(error, ConcertinoError):  # of any other, the server prints the traceback
-        log.error("%s %s failed: %s: %s", request.method, request.url.path, type(error).__name__, error)
+        log.error("%s failed: %s: %s", what, type(error).__name__, error)
     return status, "the server failed: try again later, or ask its operator"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from ...errors import RunEndedError, RunExistsError, ToolError
@@ -12,6 +13,7 @@ from ...events import RunResult
 from ...orchestrator.chat import Chat
 from ...scope import Scope
 from ...tools.base import Effect, Tool, ToolContext
+from ...waits import Wait
 from .completion import completion_problem
 from .step_tools import LEAST_NOTES, OUTSIDE
 
@@ -25,31 +27,66 @@ def workflow_tools(runtime: Any, workflow: str, *, secret: str, description: str
     step and returns the next one. A token is signed with *secret*, bound to the step, the run and the scope of the
     caller, and refused after its use. Keep the secret outside the conversation, the same in all processes.
     """
-    signer = _Tokens(secret.encode())
-    return _Start(runtime, workflow, signer, description), _Continue(runtime, signer)
+    outside = OutsideSteps(runtime, secret)
+    return _Start(runtime, workflow, outside, description), _Continue(runtime, outside)
 
 
-class _Tokens:
-    def __init__(self, secret: bytes) -> None:
-        self._secret = secret
+CONTINUE = "Complete the step of a workflow and get the next one."
+COMPLETION: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "token": {"type": "string", "description": "The token of the step, unchanged"},
+        "notes": {"type": "string", "minLength": LEAST_NOTES, "description": "What was done and found"},
+        "context": {"type": "object", "description": "The variables that the step sets, by name"},
+    },
+    "required": ["token", "notes"],
+    "additionalProperties": False,
+}
+"""JSON Schema of the arguments of `continue_workflow`."""
 
-    def sign(self, scope: Scope, key: str) -> str:
+
+class OutsideSteps:
+    """The steps that an outside agent does, each with its token. *secret* signs the tokens."""
+
+    def __init__(self, runtime: Any, secret: str) -> None:
+        self._runtime = runtime
+        self._secret = secret.encode()
+
+    def shown(self, wait: Wait, scope: Scope) -> dict[str, Any]:
+        """Return the step that waits, with its token."""
+        return {**json.loads(wait.arguments), "token": self._signed(scope, wait.key)}
+
+    async def complete(self, scope: Scope, token: str, notes: str, context: Mapping[str, Any]) -> Wait:
+        """Complete the step of *token*, and return its wait: the run can be resumed.
+
+        Raises `ToolError` for a token that was not issued to *scope* or is used, and for a completion that does not
+        meet the requirements of the step; then the token remains valid.
+        """
+        key = token.rpartition(".")[0]
+        if not hmac.compare_digest(self._signed(scope, key).encode(), token.encode("utf-8", "replace")):
+            raise ToolError("refused: this token was not issued for a step of yours: use the newest one, unchanged")
+        wait: Wait | None = await self._runtime.store.wait(scope, key)
+        if wait is None:
+            raise ToolError("refused: the run of this token is gone")
+        completion = {"notes": notes, "context": dict(context)}
+        problem = completion_problem(completion, json.loads(wait.arguments or "{}").get("sets", {}))
+        if problem:
+            raise ToolError(f"not completed: {problem}")
+        if wait.resolution is not None and wait.resolution.content != json.dumps(completion, ensure_ascii=False):
+            raise ToolError("refused: this token has been used; its step is completed")
+        await self._runtime.resolve(scope, key, completion)
+        return wait
+
+    def _signed(self, scope: Scope, key: str) -> str:
         made = hmac.new(self._secret, f"{scope.key}\0{key}".encode(), hashlib.sha256).hexdigest()
         return f"{key}.{made[:32]}"
 
-    def key_of(self, scope: Scope, token: str) -> str:
-        """Return the key that *token* stands for. Raises `ToolError` for a token that was not issued to *scope*."""
-        key = token.rpartition(".")[0]
-        if not hmac.compare_digest(self.sign(scope, key).encode(), token.encode("utf-8", "replace")):
-            raise ToolError("refused: this token was not issued for a step of yours: use the newest one, unchanged")
-        return key
 
-
-def _shown(result: RunResult, scope: Scope, tokens: _Tokens) -> dict[str, Any]:
+def _shown(result: RunResult, scope: Scope, outside: OutsideSteps) -> dict[str, Any]:
     """Return what the outside agent reads: the next step with its token, or how the run stands."""
     steps = [wait for wait in result.waiting if wait.tool == OUTSIDE]
     if steps:
-        return {**json.loads(steps[0].arguments), "token": tokens.sign(scope, steps[0].key)}
+        return outside.shown(steps[0], scope)
     shown = {"run": result.run_id, "status": result.status, "answer": result.text}
     if result.waiting:
         shown["waits_for"] = result.waiting[0].note or result.waiting[0].tool
@@ -76,8 +113,8 @@ class _Start(Tool):
         "additionalProperties": False,
     }
 
-    def __init__(self, runtime: Any, workflow: str, tokens: _Tokens, description: str) -> None:
-        self._runtime, self._workflow, self._tokens = runtime, workflow, tokens
+    def __init__(self, runtime: Any, workflow: str, outside: OutsideSteps, description: str) -> None:
+        self._runtime, self._workflow, self._outside = runtime, workflow, outside
         self.description = f"Start the workflow {workflow}. {description}".strip()
 
     async def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
@@ -88,40 +125,21 @@ class _Start(Tool):
             result = await (await self._runtime.start(chat, self._workflow, run_id=run_id)).result()
         except RunExistsError as error:  # the call is repeated after a crash
             result = await _resumed(self._runtime, context.scope, error.run_id)
-        return _shown(result, context.scope, self._tokens)
+        return _shown(result, context.scope, self._outside)
 
 
 class _Continue(Tool):
     name = "continue_workflow"
-    description = "Complete the step of a workflow and get the next one."
+    description = CONTINUE
     effect: Effect = "idempotent"
     timeout = None
-    parameters = {  # noqa: RUF012 - a constant
-        "type": "object",
-        "properties": {
-            "token": {"type": "string", "description": "The token of the step, unchanged"},
-            "notes": {"type": "string", "minLength": LEAST_NOTES, "description": "What was done and found"},
-            "context": {"type": "object", "description": "The variables that the step sets, by name"},
-        },
-        "required": ["token", "notes"],
-        "additionalProperties": False,
-    }
+    parameters = COMPLETION
 
-    def __init__(self, runtime: Any, tokens: _Tokens) -> None:
-        self._runtime, self._tokens = runtime, tokens
+    def __init__(self, runtime: Any, outside: OutsideSteps) -> None:
+        self._runtime, self._outside = runtime, outside
 
     async def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         """Complete the step of the token. The step's own requirements are checked before the token is used."""
-        scope = context.scope
-        key = self._tokens.key_of(scope, arguments["token"])
-        wait = await self._runtime.store.wait(scope, key)
-        completion = {"notes": arguments["notes"], "context": arguments.get("context") or {}}
-        if wait is None:
-            raise ToolError("refused: the run of this token is gone")
-        problem = completion_problem(completion, json.loads(wait.arguments or "{}").get("sets", {}))
-        if problem:
-            raise ToolError(f"not completed: {problem}")
-        if wait.resolution is not None and wait.resolution.content != json.dumps(completion, ensure_ascii=False):
-            raise ToolError("refused: this token has been used; its step is completed")
-        await self._runtime.resolve(scope, key, completion)
-        return _shown(await _resumed(self._runtime, scope, wait.run_id), scope, self._tokens)
+        given = arguments.get("context") or {}
+        wait = await self._outside.complete(context.scope, arguments["token"], arguments["notes"], given)
+        return _shown(await _resumed(self._runtime, context.scope, wait.run_id), context.scope, self._outside)

@@ -17,9 +17,9 @@ from .runs_resume import call_app
 from .watch import LEASE
 
 TOKEN = "CONCERTINO_TOKEN"  # noqa: S105 - the name of a variable
-_AGENTS = ("main_thread", "supervisor", "librarian")
+AGENTS = ("main_thread", "supervisor", "librarian")
 """The built-in agents to talk to; the first is the default."""
-_PRESENTED = (
+PRESENTED = (
     PageAgent(
         name="main_thread",
         label="Chat",
@@ -51,18 +51,16 @@ async def serve(host: str, port: int, grace: float, context: CommandContext) -> 
             f"--host {host} lets other machines connect: set {TOKEN} to a secret that each request must send as "
             "'Authorization: Bearer ...'"
         )
-    async with await _runtime(context) as runtime:
-        if not runtime.agents:
-            raise ConfigurationError("the runtime has no agents to serve: pass them to Runtime([...])")
-        first = runtime.agents[0].name if context.options.app else _AGENTS[0]
+    async with await runtime_of(context) as runtime:
+        first = runtime.agents[0].name if context.options.app else AGENTS[0]
         app = create_app(
             runtime,
             single_user(Scope(user=user_name()), token),
-            agents=None if context.options.app else _AGENTS,
+            agents=None if context.options.app else AGENTS,
             files=FileFolder(context.folder / "uploads"),
             hosts=_LOCAL if is_loopback(host) else (),
             routes={
-                "": page_routes(() if context.options.app else _PRESENTED),
+                "": page_routes(() if context.options.app else PRESENTED),
                 "/api/chat": ai_sdk.routes(runtime, agent=first),
                 "/agui": ag_ui.routes(runtime, agent=first),
                 "/v1": openai.routes(runtime),
@@ -72,9 +70,13 @@ async def serve(host: str, port: int, grace: float, context: CommandContext) -> 
     return 0
 
 
-async def _runtime(context: CommandContext) -> Runtime:
+async def runtime_of(context: CommandContext) -> Runtime:
+    """Return the runtime of `--app`, else that of the built-in agents. Raises `ConfigurationError` without agents."""
     if context.options.app is not None:
-        return await call_app(context.options.app, context)
+        runtime = await call_app(context.options.app, context)
+        if not runtime.agents:
+            raise ConfigurationError("the runtime has no agents to serve: pass them to Runtime([...])")
+        return runtime
     assert isinstance(context, NewRunContext)
     resources = context.resources
     assert resources.models is not None

@@ -1,0 +1,22 @@
+"""`concertino mcp serve`: the agents as tools of an MCP client that starts this program."""
+
+from __future__ import annotations
+
+from ...scope import Scope
+from ...server.mcp import AgentServer
+from ..command_context import CommandContext, user_name
+from .serve import AGENTS, PRESENTED, runtime_of
+
+
+async def mcp_serve(seconds: float, context: CommandContext) -> int:
+    """Serve the client at standard input and output until it leaves. Raises `ConfigurationError`."""
+    built_in = context.options.app is None
+    async with await runtime_of(context) as runtime:
+        server = AgentServer(
+            runtime,
+            agents=AGENTS if built_in else None,
+            descriptions={agent.name: agent.description for agent in PRESENTED} if built_in else None,
+            seconds=seconds,
+        )
+        await server.serve_stdio(Scope(user=user_name()))
+    return 0
