@@ -73,6 +73,7 @@ def database(folder: Path) -> Path:
 SCRIPTED = [ScriptedStep(id="s", tool="look")]
 GIVEN: dict[str, Callable[[Path], dict[str, Any]]] = {
     "Budget": lambda _: {"money": None, "tokens": 1},
+    "Cron": lambda _: {"expression": "0 9 * * *"},
     "KeepFor": lambda _: {"seconds": 1},
     "Runtime": lambda _: {"agents": [Helper()], "resources": Resources(store=MemoryStore())},
     "ToolOrchestrator": lambda _: {"chat": Chat("x"), "config": Helper()},

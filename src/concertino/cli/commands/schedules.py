@@ -30,7 +30,7 @@ async def list_schedules(limit: int, context: CommandContext) -> int:
 
 
 async def change_schedule(change: str, schedule_id: str, context: CommandContext) -> int:
-    """Pause, resume or delete a schedule. Raises `ConfigurationError` if there is none of that id."""
+    """Pause, resume or delete a schedule. Raises `ConfigurationError` for an unknown id."""
     schedules = Runtime((), Resources(store=context.store)).schedules
     changes = {"paused": schedules.pause, "resumed": schedules.resume, "deleted": schedules.delete}
     if not await changes[change](OPERATOR, schedule_id):
