@@ -16,11 +16,13 @@ from .source import FILES, PACKAGE, ROOT, imports, module, name, unit
 LAYERS = (
     {
         "_version",
+        "cache_rules",
         "errors",
         "event_form",
         "events",
         "extras",
         "ids",
+        "image_tokens",
         "images",
         "messages",
         "operations",
@@ -34,9 +36,9 @@ LAYERS = (
     {"tools", "token_engine", "providers", "storage"},
     {"orchestrator"},
     {"agents"},
-    {"runtime", "observability"},
+    {"runtime", "observability", "evaluation"},
     {"wiring", "server"},
-    {"cli", "evals"},
+    {"cli"},
 )
 LAYER = {unit: number for number, units in enumerate(LAYERS) for unit in units}
 OUTSIDE = {"__init__": (), "demo": ("wiring", "cli"), "testing": ()}
@@ -59,6 +61,7 @@ VENDORS = {
     "rich": ("cli",),
     "sqlite3": ("storage/sqlite", "tools/corpus", "tools/documents", "tools/sql"),
     "starlette": ("server",),
+    "tiktoken": ("providers/openai",),
     "uvicorn": ("server",),
     "trafilatura": ("tools",),
     "typer": ("cli",),
@@ -82,6 +85,7 @@ BEHAVIOUR = (
         "crash",
         "docs",
         "engine",
+        "evaluation",
         "guards",
         "mcp",
         "page",

@@ -204,6 +204,7 @@ SPECIAL: Mapping[str, Callable[[Guess], Any] | None] = {
     "Store.runs.conversation_id": None,
     "Runtime.write_title.conversation": None,
     "Runtime.data_policy.agent": lambda guess: "unknown",
+    "Runtime.setup.agent": lambda guess: "unknown",
     "Conversation.send.key": lambda guess: guess.id,
     "Conversation.title.model": None,
 }

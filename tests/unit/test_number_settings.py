@@ -41,6 +41,8 @@ MADE = {
         "UploadedFile",
     ),
     *("WorkerState", "WorkflowState", "check_agent", "notification_of", "replay", "serve"),
+    *("Change", "Divergence", "EvalReport", "Grade", "Interval", "ScoreSummary", "Trial", "TrialReport"),
+    *("bootstrap", "interval", "wilson"),
 }
 """What the package makes and a product only reads, and functions that use their numbers at once."""
 STATE = {"StuckDetection": {"unchanged"}}
@@ -75,6 +77,8 @@ GIVEN: dict[str, Callable[[Path], dict[str, Any]]] = {
     "Budget": lambda _: {"money": None, "tokens": 1},
     "Cron": lambda _: {"expression": "0 9 * * *"},
     "KeepFor": lambda _: {"seconds": 1},
+    "Score": lambda _: {"value": 1.0},
+    "sample": lambda _: {"cases": (), "count": 1, "seed": 0},
     "Runtime": lambda _: {"agents": [Helper()], "resources": Resources(store=MemoryStore())},
     "ToolOrchestrator": lambda _: {"chat": Chat("x"), "config": Helper()},
     "delegate": lambda _: {"agent": Helper(), "description": "x"},

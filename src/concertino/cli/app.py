@@ -1,4 +1,4 @@
-"""The commands `research`, `chat`, `serve` and `usage`, and the groups of the others.
+"""The commands `research`, `chat`, `serve`, `eval`, `replay` and `usage`, and the groups of commands.
 
 The declarations load no command: `--help` stays fast.
 """
@@ -12,6 +12,7 @@ import typer
 
 from .._version import __version__
 from .commands.runs import RunId, on_stored_runs, runs
+from .eval_options import EvalOptions
 from .options import Execute, takes
 from .render.console import replace_invalid_input
 
@@ -131,6 +132,44 @@ def serve(
         return await serve_runtime(host, port, grace, context)
 
     return lambda options: start_runs(command, (), options, needs_text=False, prepared=options.app is None)
+
+
+@app.command("eval")
+@takes("app", "corpus", "model", "db", "as_json", group=EvalOptions)
+def evaluate(given: EvalOptions) -> Execute:
+    """Run an agent on the cases of a data set, and print its scores with their confidence intervals.
+
+    The agent's tools run. The status is 1 if a score has regressed or is too low.
+    """
+    from .program import start_runs
+
+    async def command(_: object, context: CommandContext) -> int:
+        from .commands.eval_run import run_eval
+
+        return await run_eval(given, context)
+
+    return partial(start_runs, command, (), needs_text=False, prepared=False)
+
+
+@app.command()
+@takes("app", "corpus", "model", "db", "as_json")
+def replay(
+    runs: Annotated[list[str] | None, typer.Argument(metavar="RUN...", help="Ids of stored runs.")] = None,
+    against: Annotated[
+        str | None, typer.Option(metavar="AGENT", help="The agent to run. Default: each run's own, as it is now.")
+    ] = None,
+    newest: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Replay the newest N root runs that have ended.")
+    ] = None,
+) -> Execute:
+    """Run stored runs again through the present code and prompts, and find where they diverge.
+
+    Answers and tool results come from the journal; no tool runs. With --model, that model answers from the first
+    difference on. The status is 1 if a run has changed.
+    """
+    from .commands.replay_runs import replay_runs
+
+    return on_stored_runs(partial(replay_runs, runs or (), against, newest), read_only=True)
 
 
 @mcp.callback()

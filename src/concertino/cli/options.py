@@ -99,19 +99,31 @@ Execute = Callable[[Options], int]
 """Executes a command with its shared options and returns the exit status."""
 
 
-def takes(*names: str) -> Callable[[Callable[..., Execute]], Callable[..., None]]:
-    """Add the options *names* of `Options` to the declaration of a command."""
+def takes(*names: str, group: type[Any] | None = None) -> Callable[[Callable[..., Execute]], Callable[..., None]]:
+    """Add the options *names* of `Options` to the declaration of a command.
+
+    With *group*, the command's own options are the fields of this record, and the command gets one of it.
+    """
 
     def decorate(declared: Callable[..., Execute]) -> Callable[..., None]:
         @wraps(declared)
         def perform(**given: Any) -> None:
             options = Options(**{name: given.pop(name) for name in names})
-            raise typer.Exit(declared(**given)(options))
+            execute = declared(**given) if group is None else declared(group(**given))
+            raise typer.Exit(execute(options))
 
-        own = inspect.signature(declared, eval_str=True).parameters.values()
-        hints, fields = get_type_hints(Options, include_extras=True), inspect.signature(Options).parameters
-        shared = [fields[name].replace(annotation=hints[name]) for name in names]
+        own = (
+            inspect.signature(declared, eval_str=True).parameters.values() if group is None else _fields(group).values()
+        )
+        fields = _fields(Options)
+        shared = [fields[name] for name in names]
         perform.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]  # Typer reads it
         return perform
 
     return decorate
+
+
+def _fields(group: type[Any]) -> dict[str, inspect.Parameter]:
+    """Return the fields of a record of options, as parameters with their annotations."""
+    hints = get_type_hints(group, include_extras=True)
+    return {name: field.replace(annotation=hints[name]) for name, field in inspect.signature(group).parameters.items()}

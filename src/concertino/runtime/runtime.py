@@ -426,6 +426,14 @@ class Runtime:
             resources = self._resources.shared or await self._resources.of(chat, config)
             check_start(chat, resources, config, registry)
 
+    async def setup(self, scope: Scope, agent: str) -> tuple[tuple[AgentConfig[Any], ToolRegistry | None], Resources]:
+        """Return the agent of this name with the registry that it was given, and the resources of its runs for *scope*.
+
+        An evaluation runs the agent with them. Raises `ConfigurationError`, `ResourcesError`.
+        """
+        found = self._agents.take(agent)
+        return found, await self._resources.of(Chat(scope=scope), found[0])
+
     async def _clean(self, scope: AnyScope, run_id: str, text: str) -> str:
         """Return *text*, from outside, as it may enter a run that *scope* reaches."""
         stored = await self.store.run(scope, run_id)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .agent_check import check_agent
     from .checks.fault import AgentFaultError, CheckReport, Fault, FaultClass
     from .conformance import SCENARIOS, Conformance, ConformanceModel, TypedConformance
+    from .given_results import run_with_results
     from .port_checks import check_model, check_tool
 
 _LAZY = {
@@ -28,6 +29,7 @@ _LAZY = {
     "check_agent": "agent_check",
     "check_model": "port_checks",
     "check_tool": "port_checks",
+    "run_with_results": "given_results",
 }
 """Names that need the runtime, which is slow to import, and the modules that define them."""
 
@@ -56,6 +58,7 @@ __all__ = [
     "check_tool",
     "recording",
     "replaying",
+    "run_with_results",
 ]
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from concertino.messages import Media, UserMessage
-from concertino.token_engine import TiktokenCounter, TokenEngine
-from concertino.token_engine.counting.sizes import ANY_MODEL, media_size
+from concertino.providers.openai import TiktokenCounter
+from concertino.token_engine import TokenEngine
+from concertino.token_engine.counting.sizes import media_size
 
 
 def png(width: int, height: int) -> bytes:
@@ -73,7 +74,7 @@ def test_an_image_counts_as_its_provider_publishes(
 ) -> None:
     media = Media("image/png", data=base64.b64encode(made(width, height)).decode())
     assert media_size(media, model) == tokens
-    assert media_size(media, ANY_MODEL) >= tokens
+    assert media_size(media, None) >= tokens
 
 
 def test_the_images_of_a_run_count_as_its_model_bills_them() -> None:

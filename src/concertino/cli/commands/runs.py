@@ -179,6 +179,24 @@ def export(run: RunId) -> Execute:
     return on_stored_runs(partial(export_run, run), read_only=True)
 
 
+@runs.command("test")
+@takes("app", "db", "as_json")
+def write_test(
+    run: RunId,
+    save: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Default: test_AGENT_ID.py, with the end of the run's id."),
+    ] = None,
+) -> Execute:
+    """Turn a run into a pytest file, in which a scripted model repeats its answers.
+
+    It needs --app, and contains the messages and the results of the run.
+    """
+    from .runs_test import write_test as command
+
+    return on_stored_runs(partial(command, run, save), read_only=True)
+
+
 @runs.command()
 @takes("db", "as_json")
 def erase(

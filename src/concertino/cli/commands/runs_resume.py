@@ -93,12 +93,20 @@ def check_agent(run: StoredRun, context: CommandContext) -> None:
 
 @asynccontextmanager
 async def _open_runtime(run: StoredRun, context: CommandContext) -> AsyncIterator[Runtime]:
-    """Open a runtime with the run's agent. It has no watchdog: it resumes no other run."""
+    """Open a runtime with the run's agent."""
+    if context.options.app is None:
+        check_agent(run, context)
+    async with open_agents(context) as runtime:
+        yield runtime
+
+
+@asynccontextmanager
+async def open_agents(context: CommandContext) -> AsyncIterator[Runtime]:
+    """Open the runtime of `--app`, else that of the built-in agents. It has no watchdog: it resumes no run."""
     async with AsyncExitStack() as stack:
         if context.options.app is not None:
             runtime = await call_app(context.options.app, context)
         else:
-            check_agent(run, context)
             models = await stack.enter_async_context(wiring.Models())
             library = await open_library(context.options, context.console)
             stack.push_async_callback(library.close)

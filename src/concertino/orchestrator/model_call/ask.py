@@ -73,7 +73,7 @@ async def ask(run: RunSession, hooks: Hooks, by: ToolContext | None, question: Q
         raise ConfigurationError(f"ask: invalid message {problem}")
     model = run.model if question.model is None else run.find_model(question.model)
     request = _request(run, question, model)
-    caller, asked = "" if by is None else by.key, _digest(request)
+    caller, asked = "" if by is None else by.key, question_digest(request)
     audience: Audience | None = None if question.audience == "internal" else question.audience
     if audience == "answer" and run.parent is not None:
         audience = "draft"
@@ -131,7 +131,8 @@ def _request(run: RunSession, question: Question, model: Model) -> ModelRequest:
     return request
 
 
-def _digest(request: ModelRequest) -> str:
+def question_digest(request: ModelRequest) -> str:
+    """Return the digest by which the journal knows a question."""
     schema = None if request.output_schema is None else request.output_schema.schema
     settings = [request.model, request.max_output_tokens, request.effort, request.temperature, schema]
     return digest(json.dumps([request.system, *message_texts(request.messages, {}), settings]))

@@ -1,4 +1,4 @@
-"""The tokens of an image, by the formulas that the providers publish.
+"""The tokens of an image: its size, which its first bytes name, in the formulas that the providers publish.
 
 Checked in November 2026, at the default detail:
 
@@ -14,9 +14,13 @@ Checked in November 2026, at the default detail:
 from __future__ import annotations
 
 import re
+from binascii import Error, a2b_base64
 from collections.abc import Callable
 from functools import lru_cache, partial
 from math import ceil, sqrt
+
+_HEADER = 120_000
+"""Characters of base64 in which an image names its size; a JPEG may begin with 64 kB of other data."""
 
 ImageRule = Callable[[int, int], int]
 """Returns the tokens of an image from its width and height."""
@@ -67,12 +71,49 @@ _RULES: tuple[tuple[str, ImageRule], ...] = (
 """By the id of the model; the first pattern that matches counts."""
 
 
+def image_tokens(data: str, model: str | None) -> int:
+    """Return the tokens that the model with the id *model* bills for the image *data* in base64; None: the most of any.
+
+    An unknown model counts as Claude's highest resolution. Return 0 if *data* names no size.
+    """
+    width, height = _dimensions(data[:_HEADER])
+    if not width or not height:
+        return 0
+    if model is None:
+        return max([rule(width, height) for _, rule in _RULES])
+    return _rule(model)(width, height)
+
+
 @lru_cache(maxsize=256)
-def image_rule(model: str) -> ImageRule:
-    """Return the rule of the model with the id *model*; for an unknown one, that of Claude's highest resolution."""
+def _rule(model: str) -> ImageRule:
     return next((rule for pattern, rule in _RULES if re.match(pattern, model)), _RULES[0][1])
 
 
-def largest(width: int, height: int) -> int:
-    """Return an upper bound of the tokens of an image at any provider."""
-    return max([rule(width, height) for _, rule in _RULES])
+def _dimensions(data: str) -> tuple[int, int]:
+    """Return width and height of the PNG, GIF, JPEG or WebP that begins with *data* in base64; zeros if unknown."""
+    try:
+        head = a2b_base64(data[: len(data) // 4 * 4])
+    except Error:
+        return 0, 0
+    if head.startswith(b"\x89PNG") and len(head) >= 24:
+        return int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")
+    if head.startswith(b"GIF8") and len(head) >= 10:
+        return int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:10], "little")
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP" and len(head) >= 30:
+        return _webp(head)
+    at = 2 if head.startswith(b"\xff\xd8") else len(head)
+    while at + 9 <= len(head) and head[at] == 0xFF:  # a JPEG's segments: marker, length, content
+        if 0xC0 <= head[at + 1] <= 0xCF and head[at + 1] not in (0xC4, 0xC8, 0xCC):
+            return int.from_bytes(head[at + 7 : at + 9], "big"), int.from_bytes(head[at + 5 : at + 7], "big")
+        at += 2 + int.from_bytes(head[at + 2 : at + 4], "big")
+    return 0, 0
+
+
+def _webp(head: bytes) -> tuple[int, int]:
+    """Return width and height from the first chunk of a WebP (RFC 9649)."""
+    if head[12:16] == b"VP8X":
+        return 1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little")
+    if head[12:16] == b"VP8L":
+        bits = int.from_bytes(head[21:25], "little")
+        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    return int.from_bytes(head[26:28], "little") & 0x3FFF, int.from_bytes(head[28:30], "little") & 0x3FFF
