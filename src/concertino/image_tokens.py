@@ -4,9 +4,11 @@ Checked in November 2026, at the default detail:
 
 - Anthropic, "Vision" (platform.claude.com/docs/en/build-with-claude/vision): patches of 28 pixels, after scaling to at
   most 1,568 pixels and about 1,600 tokens; from Opus 4.7 on, to 2,576 pixels and 4,784 tokens ("Migrating").
-- OpenAI, "Images and vision", "Calculating costs" (developers.openai.com/api/docs/guides/images-vision): tiles of 512
-  pixels, or patches of 32 times a factor, at most 1,536 of them, and 2,500 since GPT-5.4. Users were billed 1.2 and 1.5
-  for GPT-5 mini and nano, less than published, and 1.2 for GPT-5.2 and later (community.openai.com/t/1377015).
+- OpenAI, "Images and vision", "Model sizing behavior" and "Calculating costs"
+  (developers.openai.com/api/docs/guides/images-vision, in public copies): tiles of 512 pixels, or patches of 32 pixels
+  times a factor, up to a number of patches and of pixels a side. From GPT-5.5 on, the default detail is that of the
+  image itself; GPT-5.6 and later refuse more than 30,000 patches. Models that the guide no longer sizes (o4-mini,
+  gpt-5-mini and -nano, gpt-4.1-nano) follow its edition of March 2026.
 - Google, "Understand and count tokens" (ai.google.dev/gemini-api/docs/tokens): tiles of at most 768 pixels; "Media
   resolution": a fixed number since Gemini 3.
 """
@@ -17,7 +19,7 @@ import re
 from binascii import Error, a2b_base64
 from collections.abc import Callable
 from functools import lru_cache, partial
-from math import ceil, sqrt
+from math import ceil, floor, sqrt
 
 _HEADER = 120_000
 """Characters of base64 in which an image names its size; a JPEG may begin with 64 kB of other data."""
@@ -37,9 +39,15 @@ def _tiles(base: int, tile: int, width: int, height: int) -> int:
     return base + tile * ceil(width * scale / 512) * ceil(height * scale / 512)
 
 
-def _patches(factor: float, most: int, width: int, height: int) -> int:
-    scale = min(1.0, sqrt(most * 32**2 / (width * height)))
-    return ceil(factor * min(ceil(width * scale / 32) * ceil(height * scale / 32), most))
+def _patches(factor: float, most: int, edge: int, width: int, height: int) -> int:
+    scale = min(1.0, edge / max(width, height))
+    columns, rows = width * scale / 32, height * scale / 32
+    if ceil(columns) * ceil(rows) > most:
+        scale = sqrt(most / (columns * rows))
+        columns, rows = columns * scale, rows * scale
+        scale = min(floor(columns) / columns, floor(rows) / rows)
+        columns, rows = columns * scale, rows * scale
+    return ceil(factor * ceil(round(columns, 9)) * ceil(round(rows, 9)))
 
 
 def _gemini(width: int, height: int) -> int:
@@ -57,11 +65,15 @@ _RULES: tuple[tuple[str, ImageRule], ...] = (
     (r"anthropic:claude-(opus-4-[7-9]|[a-z]+-[5-9])", partial(_claude, 2_576, 4_784)),
     (r"anthropic:", partial(_claude, 1_568, 1_600)),
     (r"openai:gpt-4o-mini", partial(_tiles, 2_833, 5_667)),
-    (r"openai:gpt-(4\.1|5[^/]*)-nano", partial(_patches, 2.46, 1_536)),
-    (r"openai:gpt-(4\.1|5[^/]*)-mini", partial(_patches, 1.62, 1_536)),
-    (r"openai:o4-mini", partial(_patches, 1.72, 1_536)),
-    (r"openai:gpt-5\.[23]", partial(_patches, 1.2, 1_536)),
-    (r"openai:gpt-(5\.[4-9]|[6-9])", partial(_patches, 1.2, 2_500)),
+    (r"openai:gpt-4\.1-nano", partial(_patches, 2.46, 1_536, 2_048)),
+    (r"openai:gpt-4\.1-mini", partial(_patches, 1.62, 6_144, 2_048)),
+    (r"openai:o4-mini", partial(_patches, 1.72, 1_536, 2_048)),
+    (r"openai:gpt-5-nano", partial(_patches, 1.5, 1_536, 2_048)),
+    (r"openai:gpt-5(\.1-codex|-codex)?-mini", partial(_patches, 1.2, 1_536, 2_048)),
+    (r"openai:gpt-5\.[23]", partial(_patches, 1.2, 6_144, 2_048)),
+    (r"openai:gpt-5\.4", partial(_patches, 1.2, 2_500, 2_048)),
+    (r"openai:gpt-5\.5", partial(_patches, 1.2, 10_000, 6_000)),
+    (r"openai:gpt-(5\.[6-9]|[6-9])", partial(_patches, 1.2, 30_000, 65_535)),
     (r"openai:gpt-5", partial(_tiles, 70, 140)),
     (r"openai:o\d", partial(_tiles, 75, 150)),
     (r"openai:gpt", partial(_tiles, 85, 170)),
