@@ -1,10 +1,11 @@
-.PHONY: setup demo fleet serve check test test-slow coverage mutate lint types format bench bench-context bench-server guards lock clean
+.PHONY: setup demo fleet serve check test test-slow coverage mutate lint types format bench bench-context bench-server guards site lock clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 READY := $(VENV)/.ready
 BROWSER := $(VENV)/.browser
+SITE := .site
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	--no-emit-index-url --no-annotate
 
@@ -33,12 +34,21 @@ check: setup lint types
 test: setup lint types
 	$(PYTEST)
 
-test-slow: setup $(BROWSER)
+test-slow: setup $(BROWSER) $(SITE)/.ready
 	$(PYTEST) -m "sweep or wheel or slow or node or browser or postgres"
 
 $(BROWSER): tests/page/requirements.txt $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	touch $(BROWSER)
+
+$(SITE)/.ready: docs/requirements.txt
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	touch $@
+
+site: $(SITE)/.ready
+	$(SITE)/bin/sphinx-build --quiet --fail-on-warning --keep-going docs $(SITE)/html
+	@echo "open $(SITE)/html/index.html"
 
 coverage: setup
 	$(PYTEST) -m "not (sweep or wheel or slow or node or browser)" --cov --cov-report=term
@@ -74,6 +84,7 @@ guards: setup
 lock: setup
 	$(COMPILE) --all-extras --group dev pyproject.toml -o requirements.txt
 	$(COMPILE) --group browser -c requirements.txt -o tests/page/requirements.txt
+	$(COMPILE) --group site --extra mcp --extra otel --extra postgres --extra server --extra testing pyproject.toml -o docs/requirements.txt
 
 clean:
-	rm -rf .venv .bench .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .bench .site .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -175,6 +175,12 @@ from concertino.testing import store_suite
 assert len([name for name in vars(store_suite) if name.startswith("test_")]) > 150
 """
 
+SCHEDULES = """
+from concertino.runtime import Cron
+
+Cron("0 9 * * mon-fri", zone="Europe/Berlin", missed="skip")
+"""
+
 MCP = (
     """
 import asyncio, sys, tempfile
@@ -241,6 +247,7 @@ PROGRAMS = {
     "examples": EXAMPLES,
     "postgres": POSTGRES,
     "nats": NATS,
+    "schedules": SCHEDULES,
     "testing": TESTING,
 }
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 from concertino import Budget, Chat, Runtime, Scope
 from concertino import runtime as runtime_package
 from concertino import storage as storage_package
-from concertino.runtime import Conversation, ConversationTurn, EventLog, LiveRun
+from concertino.runtime import Conversation, ConversationTurn, EventLog, LiveRun, Schedules
 from concertino.storage import (
     ApprovalRules,
     Claim,
@@ -27,19 +28,21 @@ from concertino.storage import (
     PostgresStore,
     QueuedTurn,
     RunStart,
+    Schedule,
     SqliteStore,
     Store,
 )
 from concertino.usage import Tokens, UsageRecord
 from concertino.waits import Resolution
 
-FACADES: tuple[type[Any], ...] = (Runtime, Store, Memories, ApprovalRules, Conversation)
+FACADES: tuple[type[Any], ...] = (Runtime, Store, Memories, ApprovalRules, Conversation, Schedules)
 """The classes whose public methods are tried. `Conversation` has its scope; the others' methods take one."""
 WITHOUT_SCOPE: dict[str, str] = {
     "Runtime.close": "parks what is in progress here, and returns nothing",
     "Runtime.look": "does the watchdog's work for all tenants, and returns nothing",
     "Runtime.join": "sets how processes share the work, and returns nothing",
     "Runtime.knows": "names an agent of this process",
+    "Schedules.look": "does the watchdog's work for all tenants, and returns nothing",
     "Store.close": "returns nothing",
 }
 """Callables that take no scope, and why they need none."""
@@ -164,6 +167,13 @@ ARGUMENTS: Mapping[str, Callable[[Guess], Any]] = {
     "budget": lambda guess: Budget(tokens=5),
     "resolution": lambda guess: Resolution(verdict="approved", by="mallory"),
     "kind": lambda guess: "steer",
+    "schedule_id": lambda guess: guess.id,
+    "schedule": lambda guess: Schedule(
+        id=guess.id, tenant=guess.owner().tenant, user=guess.owner().user, agent="clerk", input={"message": "go"}
+    ),
+    "due_at": lambda guess: None,
+    "since": lambda guess: None,
+    "when": lambda guess: datetime(2100, 1, 1, tzinfo=UTC),
     "text": lambda guess: "merger",
     "query": lambda guess: "merger",
     "message": lambda guess: "go",

@@ -35,7 +35,8 @@ from concertino import (
 )
 from concertino.agents import delegate
 from concertino.errors import ConfigurationError, RunExistsError, UnknownRunError
-from concertino.runtime import Conversation
+from concertino.runtime import Conversation, Schedules
+from concertino.storage import Schedule
 from concertino.testing import Answer, ScriptedModel, call
 
 from .callables import (
@@ -128,11 +129,15 @@ async def _build(victim: Scope) -> World:
         await runtime.steer(victim, waiting.id, SECRET)
         await store.remember(victim, f"{SECRET} in May")
         await store.set_budget(victim, Budget(tokens=10**6))
+        message = {"message": SECRET}
+        schedule = Schedule(id="sched", tenant=victim.tenant, user=victim.user, agent="helper", input=message)
+        await store.add_schedule(victim, schedule)
         await runtime.close()
         await store.sweep(OPERATOR)
         ids = {
             "ended run": ended.id, "waiting run": waiting.id, "wait": open_wait.key, "answered wait": wait.key,
             "conversation": conversation.id, "turn": turns[0], "leaf": turns[1], "key": f"{SECRET}-one",
+            "schedule": "sched",
         }  # fmt: skip
         return World((await _content(store)).serialize(), ids)
 
@@ -174,7 +179,7 @@ def arguments(called: PublicCallable, guess: Guess) -> dict[str, Any]:
 async def outcome(called: PublicCallable, store: MemoryStore, guess: Guess) -> tuple[str, Any]:
     """Return the kind and the text of what a call returns or raises, without the guessed id."""
     runtime = Runtime([Clerk(), Helper()], Resources(model=ScriptedModel("mine")), store=store, sweep=0.001)
-    owner: Any = runtime if called.facade is Runtime else store
+    owner: Any = {Runtime: runtime, Schedules: runtime.schedules}.get(called.facade, store)
     try:
         if called.facade is Conversation:
             owner = await runtime.conversation(guess.owner(), "mine", agent="helper")
@@ -194,7 +199,8 @@ async def outcome(called: PublicCallable, store: MemoryStore, guess: Guess) -> t
 
 def made_by(called: PublicCallable, found: Any) -> bool:
     """Return whether the result is new and the caller's own, with ids and times that no two calls share."""
-    return type(found).__name__ in ("LiveRun", "ConversationTurn", "Conversation", "StoredConversation", "Memory")
+    new = ("LiveRun", "ConversationTurn", "Conversation", "StoredConversation", "Memory", "Schedule")
+    return type(found).__name__ in new
 
 
 # -- what is tried -----------------------------------------------------------------------------------------------------
@@ -284,7 +290,7 @@ def with_ids(called: PublicCallable) -> bool:
     """Return whether a call names stored data."""
     if str(called) in OTHERWISE:
         return False
-    named = {"run_id", "root_id", "root_ids", "key", "conversation_id", "turn_id", "record"}
+    named = {"run_id", "root_id", "root_ids", "key", "conversation_id", "turn_id", "record", "schedule_id"}
     return called.facade is not Conversation and called.first not in CARRIERS and bool(named & called.parameters.keys())
 
 

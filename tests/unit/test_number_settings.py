@@ -76,6 +76,7 @@ def database(folder: Path) -> Path:
 SCRIPTED = [ScriptedStep(id="s", tool="look")]
 GIVEN: dict[str, Callable[[Path], dict[str, Any]]] = {
     "Budget": lambda _: {"money": None, "tokens": 1},
+    "Cron": lambda _: {"expression": "0 9 * * *"},
     "Fleet": lambda _: {"bell": LocalBell(), "targets": {}},
     "KeepFor": lambda _: {"seconds": 1},
     "Score": lambda _: {"value": 1.0},

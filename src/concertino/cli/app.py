@@ -48,6 +48,13 @@ workflow = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(workflow, name="workflow")
+schedule = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="List, pause, resume and delete schedules.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(schedule, name="schedule")
 new = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -314,3 +321,44 @@ def new_agent(
     from .render.console import Console
 
     return lambda _: exit_status(partial(command, name), Console(as_json=False))
+
+
+ScheduleId = Annotated[str, typer.Argument(metavar="SCHEDULE", help="Its id; schedule list prints it.")]
+
+
+@schedule.command("list")
+@takes("db", "as_json")
+def list_schedules(
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of schedules.")] = 100,
+) -> Execute:
+    """List schedules, oldest first, with their next times."""
+    from .commands.schedules import list_schedules as command
+
+    return on_stored_runs(partial(command, limit), read_only=True)
+
+
+@schedule.command("pause")
+@takes("db", "as_json")
+def pause_schedule(schedule_id: ScheduleId) -> Execute:
+    """Start nothing until it is resumed."""
+    from .commands.schedules import change_schedule
+
+    return on_stored_runs(partial(change_schedule, "paused", schedule_id))
+
+
+@schedule.command("resume")
+@takes("db", "as_json")
+def resume_schedule(schedule_id: ScheduleId) -> Execute:
+    """Continue a paused schedule with its next time."""
+    from .commands.schedules import change_schedule
+
+    return on_stored_runs(partial(change_schedule, "resumed", schedule_id))
+
+
+@schedule.command("delete")
+@takes("db", "as_json")
+def delete_schedule(schedule_id: ScheduleId) -> Execute:
+    """Erase a schedule; the runs that it has started stay."""
+    from .commands.schedules import change_schedule
+
+    return on_stored_runs(partial(change_schedule, "deleted", schedule_id))

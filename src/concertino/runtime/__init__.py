@@ -12,6 +12,8 @@ from .fleet import Fleet
 from .live_run import LiveRun
 from .run_resources import ResourcesFunction
 from .runtime import Runtime
+from .schedules import Schedules
+from .times import Cron
 
 if TYPE_CHECKING:
     from .bus.nats import NatsBell
@@ -22,6 +24,7 @@ __all__ = [
     "Bell",
     "Conversation",
     "ConversationTurn",
+    "Cron",
     "EventLog",
     "Fleet",
     "LiveRun",
@@ -30,6 +33,7 @@ __all__ = [
     "PostgresBell",
     "ResourcesFunction",
     "Runtime",
+    "Schedules",
     "WhenBusy",
 ]
 

@@ -47,6 +47,7 @@ from .fleet import Fleet, Seat
 from .known_agents import KnownAgents
 from .live_run import LiveRun, park_all
 from .run_resources import ResourcesFunction, RunResources
+from .schedules import Schedules
 from .sealing import sealed
 from .title import TitleAgent, write_title
 from .turns import TurnStarter
@@ -103,7 +104,8 @@ class Runtime(Answering):
         self._watching: asyncio.Task[None] | None = None
         self._seat = Seat(self.store, lambda: [*self._agents, TitleAgent.name], self._busy)
         self._turns = TurnStarter(self.store, self, self._log, self._seat)
-        parts = (self.store, self, self._turns.look, self._seat)
+        self.schedules = Schedules(self, self._seat.agents)
+        parts = (self.store, self, (self.schedules.look, self._turns.look), self._seat)
         self._watchdog = Watchdog(*parts, lease=lease, sweep=sweep, tries=tries, back_off=back_off)
         self._sweep = sweep
 

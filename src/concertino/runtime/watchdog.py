@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -58,7 +58,7 @@ class Watchdog:
         self,
         store: Store,
         runs: _Runs,
-        turns: Callable[[], Awaitable[None]],
+        starters: Sequence[Callable[[], Awaitable[None]]],
         seat: Seat,
         *,
         lease: float,
@@ -71,7 +71,7 @@ class Watchdog:
         check_amount("Runtime", "back_off", back_off, "seconds of at least 0", zero=True)
         self._store = store
         self._runs = runs
-        self._turns = turns
+        self._starters = starters
         self._seat = seat
         self._lease = lease
         self._sweep = sweep
@@ -111,7 +111,7 @@ class Watchdog:
         self._woken.set()
 
     async def look(self) -> None:
-        """Resume, stop or postpone the trees that are due now, and start the queued turns of conversations."""
+        """Resume, stop or postpone the trees that are due now, and start what is scheduled or queued."""
         agents, owner = self._seat.agents(), process_owner()
         due = await self._store.due(OPERATOR, agents=agents, owner=owner)
         for root_id in due.stopping:
@@ -127,7 +127,8 @@ class Watchdog:
         if len(due.ready) + len(due.orphaned) > len(due.doubtful):
             async with self.claiming:
                 await self._claim_due(owner, agents)
-        await self._turns()
+        for start in self._starters:
+            await start()
 
     async def _claim_due(self, owner: str, agents: Collection[str]) -> None:
         """Claim trees in batches, and resume them, while none fails and the process can have more."""

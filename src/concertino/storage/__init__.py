@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         TurnState,
     )
     from .postgres import PostgresStore
+    from .schedule_types import Schedule
     from .sqlite import MemoryStore, SqliteStore
 
 _OF_CONVERSATIONS = (
@@ -90,6 +91,7 @@ __all__ = [
     "Reservation",
     "RunEnd",
     "RunStart",
+    "Schedule",
     "Settlement",
     "SqliteStore",
     "Store",
@@ -121,6 +123,10 @@ def __getattr__(name: str) -> Any:
         from . import postgres  # noqa: PLC0415 - its driver is an extra
 
         return postgres.PostgresStore
+    if name == "Schedule":
+        from .schedule_types import Schedule  # noqa: PLC0415
+
+        return Schedule
     if name in _OF_CONVERSATIONS:
         from . import conversation_types  # noqa: PLC0415
 

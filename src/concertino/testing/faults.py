@@ -142,6 +142,15 @@ class FaultyStore:
         await self._points("queue_turn:after")
         return queued
 
+    async def move_schedule(
+        self, scope: AnyScope, schedule_id: str, due_at: float | None, *, since: float | None
+    ) -> bool:
+        """See the port; adds points."""
+        await self._points("move_schedule:before")
+        moved = await self.store.move_schedule(scope, schedule_id, due_at, since=since)
+        await self._points("move_schedule:after")
+        return moved
+
     open_conversation = _delegated("open_conversation")
     conversation = _delegated("conversation")
     conversations = _delegated("conversations")
@@ -161,6 +170,11 @@ class FaultyStore:
     rate_turn = _delegated("rate_turn")
     search_turns = _delegated("search_turns")
     delete_conversation = _delegated("delete_conversation")
+    add_schedule = _delegated("add_schedule")
+    schedule = _delegated("schedule")
+    schedules = _delegated("schedules")
+    due_schedules = _delegated("due_schedules")
+    delete_schedule = _delegated("delete_schedule")
     load = _delegated("load")
     add_events = _delegated("add_events")
     end_events = _delegated("end_events")

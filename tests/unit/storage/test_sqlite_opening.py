@@ -45,6 +45,8 @@ TABLES = [
     "event_logs",
     "events",
     "memories",
+    "schedules",
+    "schedule_heads",
     "memory_words",
     "conversations",
     "conversation_heads",

@@ -24,7 +24,7 @@ Connect = Callable[[], "psycopg.Connection[Any]"]
 _PAUSE = 0.02
 _NUMBERED = (
     *("add_entry", "add_outcome", "add_end", "add_event_row"),
-    *("add_conversation", "add_turn", "add_memory"),
+    *("add_conversation", "add_turn", "add_memory", "add_schedule"),
 )
 """Statements whose callers need the number of the new row."""
 _PARAMETER = re.compile(r"(?<![:\w]):(\w+)|\?|%")

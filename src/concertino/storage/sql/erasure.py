@@ -13,6 +13,7 @@ from .journal import end_tree, erase_content
 from .media import release_contents
 from .rows import account_keys, scope_key, scope_row, to_operation, usage_row
 from .schedule import check_operator
+from .schedules import forget_schedules
 from .session import Session
 from .statements import scoped
 
@@ -81,6 +82,7 @@ def erase(connection: Session, scope: Scope | TenantScope, *, force: bool) -> Er
         if isinstance(scope, Scope):  # all runs of a tenant were erased with those who answered
             for name in ("forget_answerer", "forget_sender"):
                 connection.execute(*scoped(connection, name, scope))
+        forget_schedules(connection, scope)
         memories = connection.execute(*scoped(connection, "forget_memories", scope)).rowcount
         if memories:
             connection.rebuild_words()

@@ -10,6 +10,7 @@ from ...operations import Operation
 from ...scope import AnyScope, Operator, Scope, TenantScope
 from ...usage import UsageRecord
 from ...waits import Resolution, Wait
+from ..schedule_types import Schedule
 from ..types import (
     Account,
     ApprovalRule,
@@ -31,7 +32,19 @@ from ..types import (
     StoredRun,
     UsageSum,
 )
-from . import approval_rules, approvals, budgets, claims, erasure, events, journal, memories, reader, schedule
+from . import (
+    approval_rules,
+    approvals,
+    budgets,
+    claims,
+    erasure,
+    events,
+    journal,
+    memories,
+    reader,
+    schedule,
+    schedules,
+)
 from .conversation_store import SqlConversations
 from .session import StoreConnection, TreeCall, WriteCall
 
@@ -67,7 +80,41 @@ class SqlApprovalRules(SqlMemories):
         return await self._connection.write(WriteCall(approval_rules.revoke, scope, tool))
 
 
-class SqlStore(SqlApprovalRules, SqlConversations):
+class SqlSchedules:
+    """`ScheduleStore` on one connection."""
+
+    _connection: StoreConnection
+
+    async def add_schedule(self, scope: Scope, schedule: Schedule) -> bool:
+        """Store a schedule of *scope*. Return False, and change nothing, if its scope has one of that id."""
+        return await self._connection.write(WriteCall(schedules.add_schedule, scope, schedule))
+
+    async def schedules(self, scope: AnyScope, *, limit: int = 100) -> Sequence[Schedule]:
+        """Return the schedules that *scope* reaches, the oldest first."""
+        return await self._connection.run(schedules.schedules, scope, limit)
+
+    async def schedule(self, scope: AnyScope, schedule_id: str) -> Schedule | None:
+        """Return one schedule, or None."""
+        return await self._connection.run(schedules.schedule, scope, schedule_id)
+
+    async def due_schedules(
+        self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None
+    ) -> tuple[float, Sequence[Schedule]]:
+        """Return the store's time, and the schedules that are due."""
+        return await self._connection.run(schedules.due_schedules, scope, limit, agents)
+
+    async def move_schedule(
+        self, scope: AnyScope, schedule_id: str, due_at: float | None, *, since: float | None
+    ) -> bool:
+        """Set when a schedule is due, if it is due at *since* now. Return whether it was."""
+        return await self._connection.write(WriteCall(schedules.move_schedule, scope, schedule_id, due_at, since))
+
+    async def delete_schedule(self, scope: AnyScope, schedule_id: str) -> bool:
+        """Erase a schedule. Return whether there was one."""
+        return await self._connection.write(WriteCall(schedules.delete_schedule, scope, schedule_id))
+
+
+class SqlStore(SqlApprovalRules, SqlConversations, SqlSchedules):
     """`Store` and `Memories` on one connection; `storage.base` documents the methods.
 
     Every method may raise `StorageError`, which names the file and the remedy. A cancelled call is carried out as a

@@ -303,6 +303,25 @@ CREATE INDEX memories_of_scope ON memories (scope_key);
 -- The scope is a word of the index, so that a search reads no other scope's entries.
 CREATE VIRTUAL TABLE memory_words USING fts5 (scope, words, tokenize = 'unicode61 remove_diacritics 0');
 
+-- Messages that are sent to agents at given times. The content never moves; what changes is in the head.
+CREATE TABLE schedules (
+    number    INTEGER PRIMARY KEY,
+    id        TEXT,                         -- NULL: erased
+    scope_key BLOB,
+    tenant    TEXT NOT NULL,
+    user_id   TEXT NOT NULL,
+    agent     TEXT NOT NULL,
+    body      TEXT NOT NULL,                -- JSON: the input and the times
+    created   REAL NOT NULL
+);
+CREATE UNIQUE INDEX schedules_of_scope ON schedules (scope_key, id) WHERE id IS NOT NULL;
+
+CREATE TABLE schedule_heads (
+    schedule INTEGER PRIMARY KEY,
+    due_at   REAL                           -- NULL: paused
+);
+CREATE INDEX due_schedules ON schedule_heads (due_at) WHERE due_at IS NOT NULL;
+
 -- Conversations. A turn is one root run, or a message that waits until the conversation is idle. Its row has no content:
 -- what people wrote is in messages, runs and ends, and in conversation_texts.
 CREATE TABLE conversations (

@@ -1,0 +1,70 @@
+"""`concertino schedule`: list, pause, resume and delete stored schedules."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from ...errors import ConfigurationError
+from ...orchestrator.resources import Resources
+from ...runtime import Runtime
+from ...scope import OPERATOR
+from ...storage.schedule_types import Schedule
+from ..command_context import CommandContext
+from ..render.console import table
+from ..render.format import moment, one_line
+
+
+async def list_schedules(limit: int, context: CommandContext) -> int:
+    """Print the schedules, the oldest first."""
+    found = await context.store.schedules(OPERATOR, limit=limit)
+    if context.console.as_json:
+        for schedule in found:
+            context.console.json(_as_object(schedule))
+    elif found:
+        rows = [_row(schedule) for schedule in found]
+        heads = ("SCHEDULE", "NEXT", "TIMES", "AGENT", "TENANT", "USER", "MESSAGE")
+        context.console.print(table(heads, rows, flexible=("AGENT", "TENANT", "USER", "MESSAGE")))
+    else:
+        context.console.notice(f"no schedules in {context.database}")
+    return 0
+
+
+async def change_schedule(change: str, schedule_id: str, context: CommandContext) -> int:
+    """Pause, resume or delete a schedule. Raises `ConfigurationError` for an unknown id."""
+    schedules = Runtime((), Resources(store=context.store)).schedules
+    changes = {"paused": schedules.pause, "resumed": schedules.resume, "deleted": schedules.delete}
+    if not await changes[change](OPERATOR, schedule_id):
+        raise ConfigurationError(f"unknown schedule {schedule_id!r}: concertino schedule list prints them")
+    if context.console.as_json:
+        context.console.json({"schedule_id": schedule_id, change: True})
+    else:
+        context.console.print(Text(f"{schedule_id} is {change}"))
+    return 0
+
+
+def _as_object(schedule: Schedule) -> dict[str, object]:
+    return {
+        "schedule_id": schedule.id,
+        "tenant": schedule.tenant,
+        "user": schedule.user,
+        "agent": schedule.agent,
+        "message": schedule.input.get("message", ""),
+        "conversation_id": schedule.conversation_id,
+        "cron": schedule.cron,
+        "zone": schedule.zone,
+        "at": schedule.at,
+        "missed": schedule.missed,
+        "due_at": schedule.due_at,
+    }
+
+
+def _row(schedule: Schedule) -> list[str]:
+    return [
+        schedule.id,
+        "paused" if schedule.due_at is None else moment(schedule.due_at),
+        one_line(f"{schedule.cron} {schedule.zone}") if schedule.cron else "once",
+        one_line(schedule.agent),
+        one_line(schedule.tenant),
+        one_line(schedule.user),
+        one_line(str(schedule.input.get("message", ""))),
+    ]

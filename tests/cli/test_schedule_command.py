@@ -1,0 +1,51 @@
+"""`concertino schedule`: what is stored is listed, paused, resumed and deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from concertino import Scope, SqliteStore
+from concertino.cli import main
+from concertino.storage import Schedule
+
+ANN = Scope("acme", "ann")
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    path = tmp_path / "runs.db"
+
+    async def write() -> None:
+        async with await SqliteStore.open(path) as store:
+            message = {"message": "Report \x1b[31mred"}
+            daily = Schedule(id="sched_1", tenant="acme", user="ann", agent="desk", input=message, cron="0 9 * * *")
+            await store.add_schedule(ANN, daily)
+
+    asyncio.run(write())
+    return str(path)
+
+
+def test_schedules_are_listed_and_changed(
+    database: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*command: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["concertino", "schedule", *command, "--db", database])
+        status = main()
+        return status, *capsys.readouterr()
+
+    status, shown, _ = run("list")
+    assert (status, "\x1b" in shown) == (0, False)
+    assert all(word in shown for word in ("sched_1", "paused", "0 9 * * * UTC", "desk", "Report"))
+    assert run("resume", "sched_1")[:2] == (0, "sched_1 is resumed\n")
+    (listed,) = map(json.loads, run("list", "--json")[1].splitlines())
+    assert (listed["schedule_id"], listed["cron"], listed["due_at"] > 1.7e9) == ("sched_1", "0 9 * * *", True)
+    assert run("pause", "sched_1")[0] == 0
+    assert json.loads(run("delete", "sched_1", "--json")[1]) == {"schedule_id": "sched_1", "deleted": True}
+    status, _, problem = run("delete", "sched_1")
+    assert status != 0
+    assert "unknown schedule 'sched_1'" in problem
+    assert "no schedules" in run("list")[2]
