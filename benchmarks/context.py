@@ -35,13 +35,13 @@ from concertino import (
     ToolRegistry,
     tool,
 )
+from concertino.cache_rules import CacheRule, cache_rule
 from concertino.events import CacheMiss, ContextEdited, RunEnded
 from concertino.messages import AssistantMessage, Message, Text, ToolMessage
 from concertino.orchestrator import run as runs
 from concertino.providers.base import ModelEvent, ModelRequest, Reply
 from concertino.testing import asks_for_summary
 from concertino.token_engine import TokenEngine
-from concertino.token_engine.caching.rules import CacheRule, cache_rule
 from concertino.usage import Tokens
 
 MODELS = {"A": "anthropic:claude-sonnet-4-5", "O": "openai:gpt-5", "G": "google:gemini-3-pro"}

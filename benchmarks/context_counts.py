@@ -25,7 +25,8 @@ from concertino.messages import (
     ToolCall,
     UserMessage,
 )
-from concertino.token_engine import EstimatingCounter, Retention, TiktokenCounter, TokenStatistics
+from concertino.providers.openai import TiktokenCounter
+from concertino.token_engine import EstimatingCounter, Retention, TokenStatistics
 from concertino.token_engine.counting.sizes import measure_with
 from concertino.token_engine.view import View
 from concertino.token_engine.window import Window

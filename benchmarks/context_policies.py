@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.context_conversations import FACT, Conversation
+from concertino.cache_rules import CacheRule
 from concertino.messages import Message, UserMessage
-from concertino.token_engine import TiktokenCounter
-from concertino.token_engine.caching.rules import CacheRule
+from concertino.providers.openai import TiktokenCounter
 from concertino.token_engine.counting.sizes import FRAME, message_text
 
 EVERY = 5

@@ -250,26 +250,34 @@ async def idle(system: System, sizes: Sizes) -> dict[str, float]:
 
 
 async def never_read(system: System, sizes: Sizes) -> dict[str, float]:
-    """Return the figures of a reader that never reads, beside one that does."""
+    """Return the figures of a reader that never reads, beside one that does: what it costs more than that one alone."""
+    alone, _ = await _heavy(system, sizes, stuck=False)
+    beside, missing = await _heavy(system, sizes, stuck=True)
+    return {"mib": (beside - alone) / 2**20, "lost": float(missing)}
+
+
+async def _heavy(system: System, sizes: Sizes, *, stuck: bool) -> tuple[int, int]:
+    """Return by how much the memory grows, and the pieces that the reader of a large answer has lost."""
     question = f"{sizes.heavy} 1000"
     with started(system) as server:
         await _stream(server, system, 2, 4)
         before = server.memory()
         sent = await system.prepare(server.port, "ann", question)
-        stuck = await connect(server.port, sent)
-        stuck.transport.pause_reading()
-        reading = stuck if system.name == "bare" else await connect(server.port, sent)
-        if system.name == "bare":
-            reading = await connect(server.port, await system.prepare(server.port, "bob", question))
+        readers = [await connect(server.port, sent)] if stuck else []
+        for reader in readers:
+            reader.transport.pause_reading()
+        if stuck and system.name == "bare":  # it has no second reader of an answer
+            sent = await system.prepare(server.port, "bob", question)
+        reading = await connect(server.port, sent)
         most = 0
         while not reading.closed.done():
             most = max(most, server.memory())
             await asyncio.sleep(0.02)
         most = max(most, server.memory())
-        # A reader that comes when the answer is complete gets it as a whole.
-        missing = min(lost([reading], sizes.heavy, text_of) for text_of in (system.text_of, _whole))
-        stuck.transport.abort()
-    return {"mib": (most - before) / 2**20, "lost": float(missing)}
+        for reader in readers:
+            reader.transport.abort()
+    # A reader that comes when the answer is complete gets it as a whole.
+    return most - before, min(lost([reading], sizes.heavy, text_of) for text_of in (system.text_of, _whole))
 
 
 ROWS = (

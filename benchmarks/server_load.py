@@ -79,34 +79,23 @@ async def answer(port: int, method: str, path: str, user: str, body: Any = None)
     return json.loads(_unchunked(content) if b"chunked" in head.lower() else content)
 
 
-def _unchunked(content: bytes) -> bytes:
-    found = b""
-    while content:
-        size, _, content = content.partition(b"\r\n")
-        length = int(size, 16)
-        found, content = found + content[:length], content[length + 2 :]
-    return found
-
-
 def events_of(reader: Reader) -> list[Any]:
     """Return the events of an answer."""
     _, _, content = bytes(reader.body).partition(b"\r\n\r\n")
-    text = _unchunked_loosely(content).decode()
+    text = _unchunked(content).decode()
     return [json.loads(line[6:]) for line in text.split("\n") if line.startswith("data: {")]
 
 
-def _unchunked_loosely(content: bytes) -> bytes:
+def _unchunked(content: bytes) -> bytes:
     """Return the content of all complete chunks: a stream may be cut off."""
-    found = b""
-    while content:
-        size, found_end, content = content.partition(b"\r\n")
-        if not found_end or not size:
+    found, at = [], 0
+    while (end := content.find(b"\r\n", at)) > at:
+        start, length = end + 2, int(content[at:end], 16)
+        if len(content) < start + length:
             break
-        length = int(size, 16)
-        if len(content) < length:
-            break
-        found, content = found + content[:length], content[length + 2 :]
-    return found
+        found.append(content[start : start + length])
+        at = start + length + 2
+    return b"".join(found)
 
 
 def lost(readers: Sequence[Reader], count: int, text_of: Callable[[Any], str]) -> int:

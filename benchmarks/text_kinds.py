@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import random
+import unicodedata
 import uuid
 from collections.abc import Callable
 
@@ -61,6 +63,34 @@ SENTENCES = {
     "phonetic": "ðə kəˈmɪti dɪˈsaɪdɪd tə pəʊstˈpəʊn ðə ˈmiːtɪŋ bɪˈkɒz ˈsɛvrəl ˈmɛmbəz kʊd nɒt əˈtɛnd ",
     "capitals": "THE COMMITTEE DECIDED TO POSTPONE THE MEETING BECAUSE SEVERAL MEMBERS COULD NOT ATTEND. ",
 }
+ALPHABETS = {
+    "Cyrillic": (0x430, 0x44F),
+    "Cyrillic capitals": (0x410, 0x42F),
+    "Greek": (0x3B1, 0x3C9),
+    "Hebrew": (0x5D0, 0x5EA),
+    "Armenian": (0x561, 0x586),
+    "Georgian": (0x10D0, 0x10F0),
+    "Arabic": (0x627, 0x64A),
+    "Devanagari": (0x905, 0x94D),
+    "Bengali": (0x985, 0x9CD),
+    "Gurmukhi": (0xA05, 0xA4D),
+    "Gujarati": (0xA85, 0xACD),
+    "Odia": (0xB05, 0xB4D),
+    "Tamil": (0xB85, 0xBCD),
+    "Telugu": (0xC05, 0xC4D),
+    "Kannada": (0xC85, 0xCCD),
+    "Malayalam": (0xD05, 0xD4D),
+    "Sinhala": (0xD85, 0xDCF),
+    "Thai": (0xE01, 0xE4D),
+    "Lao": (0xE81, 0xEC8),
+    "Burmese": (0x1000, 0x103F),
+    "Khmer": (0x1780, 0x17C5),
+    "Ethiopic": (0x1200, 0x135A),
+    "Hiragana": (0x3041, 0x3093),
+    "Katakana": (0x30A1, 0x30F3),
+}
+"""Letters of scripts, from the first to the last."""
+_SCRIPT_OF = {"Russian": "Cyrillic", "Hindi": "Devanagari", "Japanese": "Hiragana"}
 _LOWER = "abcdefghijklmnopqrstuvwxyz"
 _WORDS = [
     *("account", "error", "value", "path", "handler", "request", "user", "total", "index", "cache", "node"),
@@ -72,6 +102,10 @@ _pick, _number = _CHANCE.choice, _CHANCE.randint
 
 def _some(letters: str, count: int) -> str:
     return "".join(_CHANCE.choices(letters, k=count))
+
+
+def _word(letters: str) -> str:
+    return _some(letters, _number(2, 9))
 
 
 def _times(count: int, line: Callable[[], str], between: str = "\n") -> str:
@@ -173,4 +207,11 @@ TEXTS = {name: sentence * 15 for name, sentence in SENTENCES.items()} | {
     "random Chinese": "".join(chr(_number(0x4E00, 0x9FFF)) for _ in range(2_000)),
     "random Korean": "".join(chr(_number(0xAC00, 0xD7A3)) for _ in range(2_000)),
 }
+for _name, (_first, _last) in ALPHABETS.items():
+    _letters = "".join(letter for letter in map(chr, range(_first, _last + 1)) if unicodedata.name(letter, ""))
+    TEXTS[f"random {_name}"] = _some(_letters, 2_000)
+    TEXTS[f"words of random {_name}"] = _times(300, functools.partial(_word, _letters), " ")
+for _name in ("Russian", "Greek", "Arabic", "Hindi", "Thai", "Georgian", "Japanese"):  # half of it is no language
+    _random = TEXTS[f"random {_SCRIPT_OF.get(_name, _name)}"]
+    TEXTS[f"{_name} and letters"] = "".join(SENTENCES[_name] + _random[at : at + 60] for at in range(0, 900, 60))
 """Texts by name; the same in every process."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from concertino.agents.parts.tool_search import ranked
-from concertino.token_engine import TiktokenCounter
+from concertino.providers.openai import TiktokenCounter
 from concertino.tools import Tool
 
 TOOLS, FOUND, STEPS, SEARCHES = 500, 5, 10, 2

@@ -8,10 +8,10 @@ import json
 from benchmarks.context_policies import Cache
 from concertino import MemoryStore, ModelRequest, Resources, Runtime, Scope, ToolRegistry, tool
 from concertino.agents import PreEnrichment, WorkerAgent, WorkerDefinition
+from concertino.cache_rules import cache_rule
 from concertino.messages import AssistantMessage
 from concertino.testing import ScriptedModel
 from concertino.token_engine import EstimatingCounter
-from concertino.token_engine.caching.rules import cache_rule
 
 MODELS = (("anthropic", "claude-sonnet-5-5"), ("openai", "gpt-5.1"), ("google", "gemini-3.8-flash"))
 PASSES, TURNS, RESULT, PROMPT = 5, 3, 2_000, 8_000

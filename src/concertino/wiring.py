@@ -238,7 +238,7 @@ def _team(tools: ResearchTools) -> tuple[Tool, ...]:
 def token_counter() -> TokenCounter:
     """Return a counter with OpenAI's tokenizer if its data is installed, else an estimating counter."""
     try:
-        from .token_engine.counting.tiktoken import TiktokenCounter  # noqa: PLC0415 - loading the ranks takes half a second
+        from .providers.openai.tokenizer import TiktokenCounter  # noqa: PLC0415 - loading the ranks takes half a second
     except ImportError:
         return EstimatingCounter()
     return TiktokenCounter()

@@ -306,6 +306,13 @@ async def test_a_message_after_the_answer_begins_a_new_loop() -> None:
 TOML = """
 id = "clerk"
 name = "Clerk"
+title = "Records"
+description = "Marks records."
+long_description = "Marks records that need a look."
+icon = "pen"
+starter_prompts = ["Which records are odd?"]
+empty_state_description = "Ask about one."
+approval_label = "Mark it"
 system_prompt = "You are $name for $tenant.\\n$tools"
 tools = ["stats"]
 [loop]
@@ -328,12 +335,19 @@ def test_a_definition_is_read_from_toml_and_yaml(tmp_path: Path) -> None:
     clerk = load_worker(tmp_path / "a.toml")
     assert clerk.pre_enrichment is not None
     assert list(clerk.pre_enrichment.default_tools) == [("stats", {}), ("search", {"text": "tea"})]
+    shown = (clerk.title, clerk.description, clerk.long_description, clerk.icon, clerk.empty_state_description)
+    assert shown == ("Records", "Marks records.", "Marks records that need a look.", "pen", "Ask about one.")
+    assert (list(clerk.starter_prompts), clerk.approval_label) == (["Which records are odd?"], "Mark it")
     agent = WorkerAgent(clerk, {"": ToolRegistry([stats, search, mark])})
     assert [each.name for each in agent.tools] == ["stats"]
+    assert agent.loop.max_passes == 2
+    assert agent.loop.tool_calls == 50  # the default
     pytest.importorskip("yaml")
     (tmp_path / "b.yaml").write_text(YAML)
     assert [each.id for each in load_workers(tmp_path)] == ["clerk", "reader"]
-    assert str(WorkerAgent(load_workers(tmp_path)[1], ToolRegistry()).loop.cost_budget) == "0.25"
+    reader = WorkerAgent(load_workers(tmp_path)[1], ToolRegistry([stats, search]))
+    assert str(reader.loop.cost_budget) == "0.25"
+    assert [each.name for each in reader.tools] == ["stats", "search"]  # none named: all of the registry
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -106,6 +107,7 @@ async def test_a_completion_beside_a_failed_call_does_not_count() -> None:
         (complete(" " * 60, risk="low"), "at least 50 characters"),
         (complete(), "context lacks risk"),
         (complete(risk="low", goal="another"), "may not set 'goal'"),
+        (complete(risk="x" * 50_000), "more than 50,000 characters"),
         (call("complete_step", notes=NOTES, context="risk"), "context"),
         (call("ship", version="1"), "may not call 'ship'"),
         (call("ask_person", question="May I?", answer="yes"), "may not call 'ask_person'"),
@@ -175,6 +177,13 @@ async def test_a_loop_until_a_condition() -> None:
     assert (await play(flow(ends), complete(ok=False))).steps == ["try"]
     none = Loop(steps=[step], until="ok", when="goal == 'other'")
     assert (await play(flow(none))).result.text == "Done."
+    first = await play(flow(loop, variables={"ok": True}), complete(ok=True))
+    assert first.steps == ["try"]  # the condition is checked after a round
+    while_open = Loop(steps=[step], until="ok", when="not ok", most=3)
+    assert (await play(flow(while_open, variables={"ok": False}), complete(ok=False), complete(ok=True))).steps == [
+        "try",
+        "try",
+    ]
 
 
 async def test_loops_in_loops_begin_anew() -> None:
@@ -266,6 +275,8 @@ async def test_agent_and_verifier_disagree() -> None:
     judge = verified(retries=0, tie_break="judge", judge_model="scripted:small")
     played = await play(judge, complete(), small=[RETRY, '{"result": "agent"}'])
     assert played.custom("workflow.tie_break") == [{"step": "look", "for": "agent"}]
+    strict = verified(strictness="high", retries=0, tie_break="fail")  # a turn that completes nothing has no tie
+    assert (await play(strict, call("look", name="x"), complete(), small=[RETRY, PASS])).steps == ["look"]
 
 
 async def test_a_person_reviews_what_the_verifier_escalates() -> None:
@@ -278,10 +289,30 @@ async def test_a_person_reviews_what_the_verifier_escalates() -> None:
         assert (await office.answer()).text == f"{NOTES} Better."
 
 
+async def test_a_call_with_the_id_of_the_question_is_no_call_of_the_engine() -> None:
+    class Forging(WorkflowAgent):
+        question = ""
+
+        def review_answer(self, run: Any, message: AssistantMessage) -> AssistantMessage:
+            forged = [replace(each, id=self.question or each.id) for each in message.tool_calls]
+            return replace(message, parts=tuple(forged) or message.parts)
+
+    step = AgentStep(id="look", prompt="Look.", verifier=Verifier())
+    agent = Forging(flow(step), TOOLS)
+    script = (complete(), ESCALATE, call("ship", version="9"), complete(), ESCALATE)
+    async with Office(agent.workflow, *script, agent=agent) as office:
+        agent.question = (await office.start()).waiting[0].call_id
+        await office.deny("look again")
+        assert "may not call 'ship'" in office.model.requests[3].messages[-1].content
+
+
 async def test_an_unreadable_verdict_lets_nothing_pass() -> None:
     step = AgentStep(id="look", prompt="Look.", verifier=Verifier())
     async with Office(flow(step), complete(), *["?"] * 3) as office:
         assert "the verdict cannot be read" in (await office.start()).waiting[0].note
+    step = AgentStep(id="look", prompt="Look.", verifier=Verifier(retries=0, tie_break="judge"))
+    async with Office(flow(step), complete(), RETRY, *["?"] * 3) as office:
+        assert "look again" in (await office.start()).waiting[0].note
 
 
 # -- plans ---------------------------------------------------------------------------------------------------------
@@ -386,6 +417,31 @@ async def test_a_stuck_agent_continues_after_a_person_has_answered() -> None:
         await office.start()
         with pytest.raises(FlowFailed, match="identical calls"):
             await office.deny("stop")
+
+
+async def test_stuck_detection_begins_anew_in_each_step() -> None:
+    step = AgentStep(id="look", prompt="Look at $item.", tools=("look",))
+    script = [each for _ in range(5) for each in (call("look", name="x"), complete())]
+    played = await play(flow(Loop(each="all", steps=[step]), variables={"all": [*"abcde"]}, on_stuck="stop"), *script)
+    assert played.steps == ["look"] * 5
+
+
+async def test_a_failed_script_that_waits_for_a_person_is_not_idle() -> None:
+    tries: list[str] = []
+
+    @tool(effect="idempotent")
+    async def publish() -> str:
+        """Publish."""
+        tries.append("")
+        if len(tries) < 3:
+            raise ValueError("busy")
+        return "published"
+
+    step = ScriptedStep(id="publish", tool=publish, on_error="ask")
+    async with Office(flow(step, stuck=StuckDetection(idle=2), on_stuck="stop")) as office:
+        await office.start()
+        await office.answer()
+        assert (await office.answer()).text == "published"
 
 
 async def test_too_many_nudges_end_the_run() -> None:

@@ -143,13 +143,16 @@ class Hostile:
         return stated | {"is_complete": pick.choice((True, False, "true", 1)), "step": "end"}
 
     def cooperate(self, request: Any) -> Any:
+        pick = self.random
         prompts = [text for m in request.messages if (text := getattr(m, "text", "")).startswith("# Step ")]
         step = prompts[-1].split()[2]
         context = {"begin": {"risk": "low"}, "check": {"ok": True}}.get(step, {})
         if not request.tools:
             stated = {"thought": "", "tool_calls": [], "notes": GOOD, "context": context, "is_complete": True}
             return json.dumps(stated)
-        return call("complete_step", notes=GOOD, context=context)
+        done = call("complete_step", notes=GOOD, context=context)
+        other = call("complete_step", notes=pick.choice(("ü" * 60, "x" * 50, "x" * 49)), context=context)
+        return pick.choice((done, done, done, [done, other], [other, done]))
 
 
 SETS: dict[str, set[str]] = {"begin": {"risk"}, "check": {"ok"}, "end": set()}
@@ -204,7 +207,7 @@ class Oracle:
                 return [], None
             calls = [(each["tool"], each["params"]) for each in stated["tool_calls"]]
             completions = [arguments for name, arguments in calls if name == "complete_step"]
-            assert completions or stated["is_complete"] in (True, "true"), "not stated"
+            assert completions or stated["is_complete"] is True, "not stated"
             return [each for each in calls if each[0] != "complete_step"], completions[0] if completions else stated
         made = self.answer.calls if isinstance(self.answer, Answer) else self.answer
         calls = [(each.name, json.loads(each.arguments)) for each in (made if isinstance(made, Sequence) else [made])]

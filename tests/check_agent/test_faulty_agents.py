@@ -9,10 +9,10 @@ import pytest
 from concertino import AgentConfig
 from concertino.testing import AgentFaultError, FaultClass, check_agent
 
-from . import faulty_effects, faulty_runs, faulty_values
+from . import faulty_effects, faulty_hidden, faulty_runs, faulty_values
 from .kit import FAULTY
 
-assert faulty_effects and faulty_runs and faulty_values  # they register their agents
+assert faulty_effects and faulty_hidden and faulty_runs and faulty_values  # they register their agents
 AGENTS = [(kind, agent) for kind, agents in FAULTY.items() for agent in agents]
 CASES = [
     pytest.param(
@@ -21,8 +21,6 @@ CASES = [
     for kind, agent in AGENTS
 ]
 """The first agent of each class is found in each run of the tests, the others in the slow ones."""
-QUICK = {agents[0] for kind, agents in FAULTY.items() if kind not in ("stop", "resume")}
-"""Agents whose faults show within a hundred cases."""
 
 
 def test_each_class_has_five_faulty_agents() -> None:
@@ -33,8 +31,7 @@ def test_each_class_has_five_faulty_agents() -> None:
 @pytest.mark.parametrize(("kind", "agent"), CASES)
 def test_a_faulty_agent_is_found(kind: FaultClass, agent: type[AgentConfig[Any]]) -> None:
     with pytest.raises(AgentFaultError) as found:
-        cases = 100 if agent in QUICK else 300
-        check_agent(agent(), cases=cases, hook_seconds=0.5 if agent is faulty_runs.WaitsForever else 60.0)
+        check_agent(agent(), cases=100, hook_seconds=0.5 if agent is faulty_runs.WaitsForever else 60.0)
     faults = {fault.kind: fault for fault in found.value.faults}
     assert kind in faults, str(found.value)
     assert f"events: {faults[kind].events[0] if faults[kind].events else 'the run starts'}" in str(found.value)

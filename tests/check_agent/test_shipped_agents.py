@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from dataclasses import replace
+from enum import Enum
 from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Allow, Ask, DataPolicy, MemoryStore, ToolCall, ToolData, ToolRegistry
+from concertino import AgentConfig, Allow, Ask, DataPolicy, MemoryStore, SystemMessage, ToolCall, ToolData, ToolRegistry
 from concertino.agents import (
     EMAIL,
     AgentStep,
@@ -85,6 +88,41 @@ class Guarded(Base):
         )
 
 
+class Mood(Enum):
+    """A value of a class that the agent's module defines."""
+
+    CALM = "calm"
+
+
+class Diligent(Careful):
+    """Does what looks like a fault and is none: threads, locks, work that is cleaned up, a task for all runs."""
+
+    mood = Mood.CALM
+    lock = threading.Lock()
+    local = threading.local()
+    keeper: asyncio.Task[Any] | None = None
+
+    def get_data_policy(self) -> DataPolicy:
+        return DataPolicy(tools={"pay": ToolData(arguments="redact")})
+
+    async def prepare(self, run: Any) -> list[SystemMessage]:
+        if self.keeper is None:
+            self.keeper = asyncio.create_task(asyncio.Event().wait())
+        with self.lock:
+            self.local.name = self.name
+        name = await asyncio.to_thread(str.title, self.local.name)
+        return [SystemMessage(f"You are the {self.mood.value} {name}.")]
+
+    async def conclude(self, run: Any, text: str) -> str:
+        work = asyncio.create_task(asyncio.sleep(0.001))
+        try:
+            await asyncio.shield(work)
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+        return text
+
+
 NOTES = "Looked at everything that the step names, and found two risks."
 STATED: dict[str, Any] = {"notes": NOTES, "context": {"risk": "low"}}
 DONE = call("complete_step", **STATED)
@@ -149,6 +187,7 @@ def test_a_goal_agent_has_no_faults() -> None:
         (WORKER, None),
         (Composed(), None),
         (Discreet(), None),
+        (Diligent(), None),
         pytest.param(Delegating(), None, marks=pytest.mark.slow),
         pytest.param(Guarded(), None, marks=pytest.mark.slow),
     ],

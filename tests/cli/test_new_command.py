@@ -32,7 +32,7 @@ def test_the_written_agent_passes_its_test_in_an_empty_folder(cli: Cli, folder: 
     assert "2 passed" in tested.stdout
 
 
-@pytest.mark.parametrize("name", ["My-Agent", "class", "1st", "a/b", ""])
+@pytest.mark.parametrize("name", ["My-Agent", "class", "1st", "a/b", "", "json", "concertino"])
 def test_invalid_names_are_refused(cli: Cli, name: str) -> None:
     assert_refused(cli("new", "agent", name), f"invalid agent name {name!r}")
 

@@ -1,4 +1,4 @@
-"""A server with all protocols in a process of its own: `python -m tests.clients.program DATABASE`."""
+"""A server with all protocols in a process of its own: `python -m tests.clients.program DATABASE PAUSE`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from concertino import SqliteStore
+from concertino.testing import conformance
 
 from .app import runtime_on, served
 
@@ -18,4 +19,5 @@ async def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
+    conformance.PAUSE = float(sys.argv[2])
     asyncio.run(main(Path(sys.argv[1])))

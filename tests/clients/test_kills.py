@@ -13,15 +13,17 @@ import httpx2
 import openai
 import pytest
 
+from concertino.testing.conformance import PAUSE
+
 from .test_routes import RESUMED, Browser, text_of
 
 pytestmark = pytest.mark.slow
 
 
 @asynccontextmanager
-async def process(database: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    """Yield a server and its address; kill it afterwards."""
-    command = (sys.executable, "-m", "tests.clients.program", str(database))
+async def process(database: Path, pause: float = PAUSE) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """Yield a server with so many seconds between two words, and its address; kill it afterwards."""
+    command = (sys.executable, "-m", "tests.clients.program", str(database), str(pause))
     made = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert made.stdout is not None
     try:

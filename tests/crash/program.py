@@ -24,9 +24,9 @@ from typing import Any
 
 from concertino import OPERATOR, Chat, Operator, Resources, Scope, SqliteStore
 from concertino.errors import ConcertinoError, RunExistsError
+from concertino.providers import price
 from concertino.runtime import Runtime
 from concertino.testing import FaultyModel, FaultyStore, Points
-from concertino.token_engine import price
 from concertino.usage import Tokens
 
 from .cast import Outside, RemoteModel, agents

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from concertino import Tokens
-from concertino.token_engine import price
+from concertino.providers import price
 
 PROGRAM = Path(__file__).resolve().parents[2] / "examples" / "chat_backend.py"
 KEYS = {"acme": "key-of-acme", "globex": "key-of-globex"}

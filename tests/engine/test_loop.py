@@ -25,8 +25,8 @@ from concertino import (
 from concertino.errors import ConfigurationError, ContextFloorError, OverloadedError
 from concertino.events import Notice, StepStarted, TextDelta, ToolDone, ToolFailed, UsageRecorded
 from concertino.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
+from concertino.providers.openai import TiktokenCounter
 from concertino.testing import Answer, ScriptedModel, call
-from concertino.token_engine import TiktokenCounter
 from concertino.usage import Tokens
 
 from .conftest import Play

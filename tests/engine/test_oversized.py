@@ -9,8 +9,9 @@ import pytest
 from concertino import AgentConfig, Chat, Limits, Resources, RunContext, ToolOrchestrator, ToolRegistry, tool
 from concertino.events import ContextEdited, Notice, RunEvent
 from concertino.messages import AssistantMessage, Text, UserMessage
+from concertino.providers.openai import TiktokenCounter
 from concertino.testing import ScriptedModel, call
-from concertino.token_engine import EstimatingCounter, TiktokenCounter, TokenCounter
+from concertino.token_engine import EstimatingCounter, TokenCounter
 
 COUNTERS = [EstimatingCounter(), TiktokenCounter()]
 SENTENCE = "The quick brown fox jumps over the lazy dog, as it has done before. "

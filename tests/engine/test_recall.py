@@ -9,8 +9,9 @@ import pytest
 
 from concertino import AgentConfig, Chat, Limits, ModelRequest, Resources, ToolOrchestrator, ToolRegistry, tool
 from concertino.messages import ToolMessage
+from concertino.providers.openai import TiktokenCounter
 from concertino.testing import ScriptedModel, call
-from concertino.token_engine import EstimatingCounter, TiktokenCounter, TokenCounter
+from concertino.token_engine import EstimatingCounter, TokenCounter
 from concertino.tools.builtin import Recall
 
 PIECES = 4_000

@@ -30,8 +30,8 @@ from concertino import (
 )
 from concertino.events import ContextEdited
 from concertino.messages import AssistantMessage, Message, Text, ToolMessage, UserMessage
+from concertino.providers.openai import TiktokenCounter
 from concertino.testing import Answer, ScriptedModel, asks_for_summary, call
-from concertino.token_engine import TiktokenCounter
 from tests.tasks import advance
 
 from ..counted_text import counted_text, counted_texts

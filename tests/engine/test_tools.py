@@ -14,8 +14,8 @@ from concertino import AgentConfig, Tool, ToolContext, ToolError, ToolResult, de
 from concertino.errors import ConfigurationError
 from concertino.events import ToolDone, ToolFailed, ToolProgress, ToolStarted, ToolStreamed, UsageRecorded
 from concertino.messages import AssistantMessage, ToolMessage
+from concertino.providers.openai import TiktokenCounter
 from concertino.testing import ScriptedModel, call
-from concertino.token_engine import TiktokenCounter
 from concertino.usage import Tokens
 
 from .conftest import Play

@@ -12,6 +12,7 @@ import uvicorn
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
+from starlette.applications import Starlette
 from starlette.requests import Request
 
 from concertino import AgentConfig, Allow, Ask, Resources, Runtime, Scope, tool
@@ -97,27 +98,41 @@ def flow() -> WorkflowAgent:
     return WorkflowAgent(FLOW, [look])
 
 
-@asynccontextmanager
-async def served(known: list[Any], resources: Resources, **settings: Any) -> AsyncIterator[tuple[Runtime, str]]:
-    """Serve agents over HTTP; the header `x-user` names the user."""
+def application(runtime: Runtime, agents: AgentServer) -> Starlette:
+    """Return an application with an MCP server; the header `x-user` names the user."""
 
     def authenticate(request: Request) -> Scope | None:
         user = request.headers.get("x-user")
         return Scope("acme", user) if user else None
 
-    async with Runtime(known, resources, sweep=0.1) as runtime, AgentServer(runtime, **settings) as agent_server:
-        app = create_app(runtime, authenticate, routes={"/mcp": agent_server.routes()})
-        config = uvicorn.Config(app, port=0, log_level="error", ws="none", lifespan="off", timeout_graceful_shutdown=1)
-        server = _Server(config)
-        serving = asyncio.create_task(server.serve())
-        while not server.started and not serving.done():  # noqa: ASYNC110 - it has no event to await
-            await asyncio.sleep(0.01)
-        try:
-            yield runtime, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/mcp"
-        finally:
-            app.state.server.closing.set()
-            server.should_exit = True
-            await serving
+    return create_app(runtime, authenticate, routes={"/mcp": agents.routes()})
+
+
+@asynccontextmanager
+async def on_port(app: Starlette) -> AsyncIterator[str]:
+    """Serve *app*, and yield the address of its MCP server."""
+    config = uvicorn.Config(app, port=0, log_level="error", ws="none", lifespan="off", timeout_graceful_shutdown=1)
+    server = _Server(config)
+    serving = asyncio.create_task(server.serve())
+    while not server.started and not serving.done():  # noqa: ASYNC110 - it has no event to await
+        await asyncio.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/mcp"
+    finally:
+        app.state.server.closing.set()
+        server.should_exit = True
+        await serving
+
+
+@asynccontextmanager
+async def served(known: list[Any], resources: Resources, **settings: Any) -> AsyncIterator[tuple[Runtime, str]]:
+    """Serve agents over HTTP."""
+    async with (
+        Runtime(known, resources, sweep=0.1) as runtime,
+        AgentServer(runtime, **settings) as agents,
+        on_port(application(runtime, agents)) as url,
+    ):
+        yield runtime, url
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.shared._httpx_utils import create_mcp_http_client
 
 from concertino import MemoryStore, Resources, Runtime
 from concertino.errors import ConfigurationError
@@ -23,7 +24,7 @@ from concertino.server.mcp import AgentServer
 from concertino.testing import ScriptedModel, call
 from tests.npm import installed
 
-from .agent_kit import ERAS, Desk, client, flow, served, shown
+from .agent_kit import ERAS, Desk, application, client, flow, on_port, raw_call, served, shown
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -96,6 +97,18 @@ async def test_a_client_of_an_earlier_protocol_answers_and_cancels() -> None:
         await asyncio.wait([calling])
         run = shown(await found.call_tool("list_runs"))["runs"][0]["run"]
         assert shown(await found.call_tool("get_run", {"run": run}))["status"] == "cancelled"
+
+
+@pytest.mark.slow
+async def test_the_stream_of_a_session_ends_with_the_application() -> None:
+    async with Runtime([Desk()], Resources(store=MemoryStore())) as runtime, AgentServer(runtime) as agents:
+        app = application(runtime, agents)
+        async with on_port(app) as url, create_mcp_http_client(headers={"x-user": "ann"}) as http:
+            sent = await raw_call(http, url, "legacy", "desk", {"message": "Hello!"})
+            async with http.stream("GET", url, headers=sent["headers"]) as stream:
+                assert stream.status_code == 200
+                app.state.server.closing.set()
+                assert b"".join([piece async for piece in stream.aiter_bytes()]) == b""
 
 
 @pytest.mark.parametrize(

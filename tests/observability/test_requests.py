@@ -86,6 +86,16 @@ async def test_a_run_continues_the_trace_of_its_request(collected: Collected, ht
     assert collected.metric("http.server.active_requests") == {"": 0}
 
 
+@pytest.mark.parametrize(
+    "header", ["x", f"00-{TRACE}", f"00-{'0' * 32}-b7ad6b7169203331-01", f"ff-{TRACE}-b7ad6b7169203331-01"]
+)
+async def test_an_invalid_header_is_ignored(collected: Collected, http: httpx2.AsyncClient, header: str) -> None:
+    assert (await http.post("/orders/7", headers={"traceparent": header})).text == "Hello, Ann."
+    (request,), (run,) = collected.named("POST"), collected.named("invoke_agent")
+    assert request.parent is None
+    assert request.context.trace_id == run.context.trace_id != int(TRACE, 16)
+
+
 @pytest.mark.parametrize(("path", "name", "error"), [("/fail", "GET /fail", "ValueError"), ("/nothing", "GET", "")])
 async def test_a_request_that_fails(
     collected: Collected, http: httpx2.AsyncClient, path: str, name: str, error: str

@@ -16,11 +16,13 @@ from .source import FILES, PACKAGE, ROOT, imports, module, name, unit
 LAYERS = (
     {
         "_version",
+        "cache_rules",
         "errors",
         "event_form",
         "events",
         "extras",
         "ids",
+        "image_tokens",
         "images",
         "messages",
         "operations",
@@ -59,6 +61,7 @@ VENDORS = {
     "rich": ("cli",),
     "sqlite3": ("storage/sqlite", "tools/corpus", "tools/documents", "tools/sql"),
     "starlette": ("server",),
+    "tiktoken": ("providers/openai",),
     "uvicorn": ("server",),
     "trafilatura": ("tools",),
     "typer": ("cli",),

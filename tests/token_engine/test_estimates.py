@@ -11,7 +11,8 @@ import pytest
 from benchmarks.context_counts import SHARED, errors
 from benchmarks.text_kinds import TEXTS
 
-from concertino.token_engine import EstimatingCounter, TiktokenCounter
+from concertino.providers.openai import TiktokenCounter
+from concertino.token_engine import EstimatingCounter
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -59,6 +59,9 @@ async def test_no_published_policy_is_better_on_recorded_conversations(kind: str
     found = await compare(joined(kind, parts[: {"coding": 3, "service": 50, "chains": 1}[kind]]), window)
     assert found.lost == 0
     assert found.share(found.verbatim + found.summary) >= 0.9
+    if window == 64_000:
+        assert found.summary_input_cost <= 0.03 * found.cost
+        assert found.summary_input_cost + found.summary_output_cost <= 0.08 * found.cost
 
 
 async def compare(played: Conversation, window: int) -> Figures:

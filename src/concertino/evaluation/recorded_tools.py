@@ -11,7 +11,7 @@ from ..messages import AssistantMessage, ToolCall
 from ..orchestrator.agent import AgentConfig
 from ..orchestrator.plain import plain
 from ..orchestrator.tool_calls.tool_call import NOT_ENABLED, NotEnabledError
-from ..token_engine.recall import RECALL
+from ..token_engine.digests import RECALL
 from ..tools.base import Tool, ToolContext, ToolResult
 from ..tools.registry import BASE_PROMPT, ToolRegistry
 from .recorded_run import RecordedRun

@@ -89,10 +89,17 @@ class SpanStarter:
             self._ids = tracer.id_generator = _ChosenIds(ids)  # type: ignore[attr-defined]  # not of the interface
 
     def start(
-        self, name: str, parent: Context, labels: Attributes, began: int, kind: SpanKind = SpanKind.INTERNAL
+        self,
+        name: str,
+        parent: Context,
+        labels: Attributes,
+        began: int,
+        kind: SpanKind = SpanKind.INTERNAL,
+        *,
+        span_above: Span | None = None,
     ) -> Span:
-        """Return a span that has begun."""
-        above = get_current_span(parent).get_span_context()
+        """Return a span that has begun. *span_above* is that of *parent*, if it is known: to find it takes a while."""
+        above = (span_above or get_current_span(parent)).get_span_context()
         if self._ids is None or not above.is_valid:
             return self.tracer.start_span(name, parent, kind, labels, start_time=began)
         own = SpanContext(above.trace_id, _bits(64) or 1, False, above.trace_flags, above.trace_state)

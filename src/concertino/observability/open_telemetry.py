@@ -142,7 +142,7 @@ class OpenTelemetry:
         if event.model:
             model, began = _model(event.model), time_ns()
             name = f"{names.CHAT} {model[names.REQUEST_MODEL]}"
-            span = self._start(name, run.context, model, began, SpanKind.CLIENT)
+            span = self._start(name, run.context, model, began, SpanKind.CLIENT, span_above=run.span)
             run.chat = ChatSpan(span, model, began, run, event.step)
             attach(run.chat.context)
 
@@ -185,7 +185,7 @@ class OpenTelemetry:
             self.background.put(self._ends.end_tool, run, before, None, began, "")
         labels = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: event.name}
         name = f"{names.EXECUTE_TOOL} {event.name}"
-        span = self._start(name, previous, labels, began)
+        span = self._start(name, previous, labels, began, span_above=run.span if previous is run.context else None)
         tool = run.tools[event.call_id] = ToolSpan(span, event, began, previous)
         attach(tool.context)
 

@@ -15,12 +15,12 @@ from ..errors import ConfigurationError, UnknownModelError
 from ..number_checks import check_amount, check_whole
 from ..providers.base import Model, model_id
 from ..providers.catalog import context_window, max_output_tokens
+from ..providers.pricing import preload, price
 from ..providers.rate_limit import RateLimit
 from ..records import record
 from ..scope import Scope
 from ..storage.base import Store
 from ..token_engine.counting.base import EstimatingCounter, TokenCounter
-from ..token_engine.pricing import preload, price
 from ..token_engine.retention import Retention
 from ..token_engine.token_engine import FoldedConversation
 from ..usage import Receipt, Tokens

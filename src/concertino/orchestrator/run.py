@@ -11,8 +11,8 @@ from ..ids import handle_for, usage_id
 from ..messages import AssistantMessage, Message, Messages, Text, ToolSpec
 from ..operations import Operation, OperationState
 from ..providers.base import Logprob, Model
+from ..providers.pricing import price as listed_price
 from ..scope import Scope
-from ..token_engine.pricing import price as listed_price
 from ..token_engine.token_engine import TokenEngine
 from ..tools.base import ToolContext, ToolResult, Work
 from ..tools.progress import Progress

@@ -20,6 +20,7 @@ from .base import (
 )
 from .catalog import context_window, max_output_tokens, supported_efforts
 from .http.time_limits import Timeouts
+from .pricing import preload, price
 from .rate_limit import RateLimit
 
 __all__ = [
@@ -40,5 +41,7 @@ __all__ = [
     "context_window",
     "max_output_tokens",
     "model_id",
+    "preload",
+    "price",
     "supported_efforts",
 ]

@@ -110,11 +110,6 @@ def reasons_by_effort(model: str) -> bool:
     return in_family(_BY_EFFORT, model)
 
 
-def takes_breakpoints(model: str) -> bool:
-    """Return whether OpenAI caches the model's prompts at breakpoints ("Prompt caching": since GPT-5.6)."""
-    return in_family(SINCE_GPT_5_6, model)
-
-
 def check_settings(request: ModelRequest, provider: str, *, chat: bool = False) -> None:
     """Raise `UnsupportedError` if the model is known not to accept a setting; *chat* selects Chat Completions."""
     if request.extra:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -19,7 +20,7 @@ from ..tools.registry import ToolRegistry
 from .checks.fault import CLASSES, AgentFaultError, CheckReport, Fault, FaultClass
 from .checks.origin import Origin
 from .checks.play import Play, Subject
-from .checks.scenario import REPLIES, Control, Move, Scenario, Trace
+from .checks.scenario import REPLIES, WAITS, Control, Move, Scenario, Trace, What
 from .port_checks import in_own_loop
 
 T = TypeVar("T")
@@ -29,6 +30,8 @@ _PLAIN_MOVES = ("text", "value", "empty", "odd", "unknown", "cut", "busy", "fail
 _WITH_TOOL = ("call", "repeat", "wrong", "broken")
 _SHRINKS = 40
 """Cases that shortening one fault may take."""
+_STOPS = 8
+"""Stops of a run that did not end by itself."""
 
 
 def check_agent(
@@ -67,7 +70,6 @@ def check_agent(
     )
     explorer = _Explorer(subject, answers, cases, seed)
     in_own_loop(explorer.explore)
-    subject.origin.fresh()
     if explorer.faults:
         faults = sorted(explorer.faults.values(), key=lambda fault: CLASSES.index(fault.kind))
         raise AgentFaultError(config.name, faults, explorer.played, seed)
@@ -86,30 +88,30 @@ class _Explorer:
         self._most = cases
         self._random = Random(seed)  # noqa: S311 - repeatable on purpose
         self._baselines: dict[Scenario, Trace] = {}
-        self._hung = False
+        self._hung_in: tuple[Scenario, list[str]] | None = None
+        """The case that did not end, and its points."""
 
     async def explore(self) -> None:
         """Play all cases."""
-        alone = self._alone()
-        for case in alone:
-            await self._judge(case, twice=True)
-        if await self._excludes():
-            for case in [*self._main(), *alone]:
-                if not self._done:
-                    await self._play(case, policy=True)
         main = self._main()
-        for case in self._people(main):
-            await self._judge(case)
+        policy = await self._excludes()
+        for case in self._alone():
+            await self._judge(case, twice=True, policy=policy)
+        for case in main if policy else ():
+            await self._judge(case, policy=True)
+        await self._people(main)
         await self._side_by_side(main)
         await self._at_points(main)
         while not self._done:
             await self._judge(self._drawn(), shorten=True)
+        await self._stops_where_it_hung()
+        self._subject.origin.fresh()
 
     # -- cases ---------------------------------------------------------------------------------------------------
 
     @property
     def _done(self) -> bool:
-        return self._hung or self.played >= self._most
+        return self._hung_in is not None or self.played >= self._most
 
     @property
     def _calls(self) -> list[Move]:
@@ -133,32 +135,37 @@ class _Explorer:
         found += [Scenario((_TEXT,)), Scenario((Move("value"), _TEXT)), Scenario((Move("odd"), _TEXT))]
         return found
 
-    def _people(self, main: Sequence[Scenario]) -> Iterator[Scenario]:
-        """Yield the cases with other answers of people, if calls wait."""
-        for case in [
-            *main,
-            *(Scenario((move, move, _TEXT)) for move in (Move("repeat", n) for n in self._subject.tools)),
-        ]:
-            trace = self._baselines.get(case)
-            if trace is None or trace.waited:
+    async def _people(self, main: Sequence[Scenario]) -> None:
+        """Let people answer in other ways, if calls wait."""
+        repeated = (Move("repeat", name) for name in self._subject.tools)
+        for case in (*main, *(Scenario((move, move, _TEXT)) for move in repeated)):
+            if not self._done and (await self._baseline(case)).waited:
                 for reply in REPLIES:
-                    yield replace(case, replies=(reply, "approve" if reply != "deny" else "deny"))
+                    await self._judge(replace(case, replies=(reply, "approve" if reply != "deny" else "deny")))
 
     async def _at_points(self, main: Sequence[Scenario]) -> None:
         """Let something happen at each point of the main cases, as many as the number of cases allows."""
+        waits: dict[str, Scenario] = {}
         wanted: list[list[Scenario]] = []
         for case in main:
-            trace = await self._baseline(case)
-            numbered = list(enumerate(trace.points, 1))
-            crashes = [replace(case, controls=(Control(n, "crash"),)) for n, _ in numbered]
-            inside = [n for n, name in numbered if not name.startswith("append:")]
-            stops = [replace(case, controls=(Control(n, "stop"),)) for n in inside]
-            steers = [replace(case, controls=(Control(n, "steer"),)) for n in inside if n % 2]
-            wanted.append(_interleaved(crashes, stops, steers))
-        left = self._most - self.played
-        share = max(left * 3 // 4, 0)
-        for case in islice(_interleaved(*wanted), share):
+            points = list(enumerate((await self._baseline(case)).points, 1))
+            for number, name in points:
+                if name.endswith(WAITS):
+                    waits.setdefault(name, _with(case, number, "stop"))
+            wanted.append(_at_each(case, points))
+        rich, plain = wanted[:2], _interleaved(*wanted[2:])
+        cases = dict.fromkeys((*waits.values(), *_interleaved(*rich, plain)))
+        for case in islice(cases, max((self._most - self.played) * 3 // 4, 0)):
             await self._judge(case)
+
+    async def _stops_where_it_hung(self) -> None:
+        """Stop a run that did not end by itself in each of its hooks."""
+        if self._hung_in is None:
+            return
+        case, points = self._hung_in
+        hooks = dict.fromkeys(name for name in points if name.startswith("hook"))
+        for number in (points.index(name) + 1 for name in islice(hooks, _STOPS)):
+            await self._play(_with(case, number, "stop"))
 
     def _drawn(self) -> Scenario:
         """Return a random case."""
@@ -198,7 +205,8 @@ class _Explorer:
         self.played += 1
         trace = await Play(self._subject, case, **settings).run()
         self.points.update(trace.points)
-        self._hung |= "endless" in trace.found or "longer than its limit" in trace.limit
+        if "endless" in trace.found or "longer than its limit" in trace.limit:
+            self._hung_in = self._hung_in or (case, trace.points)
         _report_endless(case, trace)
         return trace
 
@@ -207,7 +215,7 @@ class _Explorer:
         if self._done:
             return
         trace = await self._play(case, shorten=shorten, **settings)
-        if case not in self._baselines and not case.controls and not settings:
+        if case not in self._baselines and not case.controls and not settings.get("policy"):
             self._baselines[case] = trace
         crashes = any(control.what == "crash" for control in case.controls) or "restart" in case.replies
         if crashes and "resume" not in self.faults and await self._differs(case, trace):
@@ -236,8 +244,9 @@ class _Explorer:
             again = await self._trace(case)
             if again.outcome != alone.outcome:
                 continue
-            points = list(range(1, len(alone.points) + 1))
-            for point in [0, *points[:: max(len(points) // 10, 1)]]:
+            points = [number for number, name in enumerate(alone.points, 1) if not name.endswith(WAITS)]
+            most = min(max((self._most - self.played) // 16, 3), 11)
+            for point in [0, *points[:: -(-len(points) // most)]]:
                 if self._done or "shared" in self.faults:
                     return
                 trace, other = await self._both(case, point)
@@ -252,7 +261,7 @@ class _Explorer:
         """Play *case* and another user's case with one config; the other one while the first waits at *point*."""
         self.played += 2
         config = self._subject.origin.fresh()
-        held = replace(case, controls=(Control(point, "hold"),)) if point else case
+        held = _with(case, point, "hold") if point else case
         one = Play(self._subject, held, config=config)
         other = Play(self._subject, Scenario((*case.moves[::-1], _TEXT)), user="bob", config=config)
         if not point:
@@ -292,6 +301,23 @@ def _smaller(case: Scenario) -> Iterator[Scenario]:
             yield replace(case, moves=case.moves[:index] + case.moves[index + 1 :])
 
 
+def _with(case: Scenario, point: int, what: What) -> Scenario:
+    """Return *case* in which something happens at a point."""
+    return replace(case, controls=(Control(point, what),))
+
+
+def _at_each(case: Scenario, points: Sequence[tuple[int, str]]) -> list[Scenario]:
+    """Return *case* with a crash, a stop or a message at each of its *points*, the most telling ones first."""
+    hooks = {name: number for number, name in points if name.startswith("hook") and not name.endswith(WAITS)}
+    crashes = dict.fromkeys((*hooks.values(), *_spread([n for n, name in points if not name.endswith(WAITS)])))
+    inside = [number for number, name in points if not name.startswith("append:")]
+    return _interleaved(
+        [_with(case, number, "crash") for number in crashes],
+        [_with(case, number, "stop") for number in _spread(inside)],
+        [_with(case, number, "steer") for number in _spread(inside[::2])],
+    )
+
+
 def _calm(case: Scenario) -> Scenario:
     """Return *case* without crashes and restarts."""
     replies = tuple("approve" if reply == "restart" else reply for reply in case.replies)
@@ -305,6 +331,18 @@ def _report_endless(case: Scenario, trace: Trace) -> None:
     elif trace.limit and not case.moves[-1].calls and case.moves[-1].kind not in ("busy", "fails"):
         problem = f"the model calls no tools any more, and only a limit of the engine ends the run: {trace.limit}"
         trace.report("endless", problem)
+
+
+def _spread(items: Sequence[T]) -> list[T]:
+    """Return *items* from coarse to fine: the middle, then the middles of both halves, and so on."""
+    found, parts = [], deque([items])
+    while parts:
+        part = parts.popleft()
+        if part:
+            middle = len(part) // 2
+            found.append(part[middle])
+            parts += (part[:middle], part[middle + 1 :])
+    return found
 
 
 def _interleaved(*lists: Iterable[T]) -> list[T]:

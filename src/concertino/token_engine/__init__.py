@@ -1,14 +1,12 @@
 """The token engine: counts tokens without a network, and decides which messages of a conversation a model is sent."""
 
-from .caching.monitor import Miss, MissReason
+from .cache_monitor import Miss, MissReason
 from .counting.base import EstimatingCounter, TokenCounter
-from .counting.calibration import TokenStatistics
-from .counting.tiktoken import TiktokenCounter
 from .edits import Edit, Reduce, Strip, Summarize
 from .planner import Plan, SummaryJob
-from .pricing import preload, price
 from .retention import Retention, SummaryStyle
 from .token_engine import FoldedConversation, TokenEngine
+from .window import TokenStatistics
 
 __all__ = [
     "Edit",
@@ -23,10 +21,7 @@ __all__ = [
     "Summarize",
     "SummaryJob",
     "SummaryStyle",
-    "TiktokenCounter",
     "TokenCounter",
     "TokenEngine",
     "TokenStatistics",
-    "preload",
-    "price",
 ]

@@ -5,13 +5,13 @@ Indexes are those of messages in the record, from 0. No edit is ever undone: a r
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
+from ..ids import digest
 from ..messages import Message
 from ..records import record
 from .counting.sizes import message_text
@@ -75,18 +75,9 @@ def decode_edit(encoded: Sequence[Any]) -> Edit:
             len(indexes) == len(digests) and _all(int, indexes) and _all(str, digests)
         ):
             return Reduce(tuple(indexes), tuple(digests), check)
-        case [
-            "summarize",
-            int(first),
-            int(end),
-            [*kept],
-            str(text),
-            str(handle),
-            str(check),
-            int(gone),
-            bool(omitted),
-        ] if _all(int, kept):
-            return Summarize(first, end, tuple(kept), text, handle, check, gone, omitted)
+        case ["summarize", int(first), int(end), [*kept], str(text), str(handle), str(check), int(gone), bool(omitted)]:
+            if _all(int, kept):
+                return Summarize(first, end, tuple(kept), text, handle, check, gone, omitted)
         case ["strip", int(end)]:
             return Strip(end)
     raise ValueError(f"invalid edit of a conversation: {encoded!r:.80}")
@@ -98,18 +89,13 @@ def _all(kind: type, values: Sequence[Any]) -> bool:
 
 def decode_edits(encoded: Iterable[Sequence[Any]], offset: int) -> list[Edit]:
     """Return the edits that `encode_edit` encoded, for a record whose conversation begins at index *offset*."""
-    return shift_edits(list(map(decode_edit, encoded)), offset)
-
-
-def shift_edits(edits: list[Edit], offset: int) -> list[Edit]:
-    """Return *edits* for a record with *offset* more messages before the first."""
-    return [shift_edit(edit, lambda index: index + offset) for edit in edits] if offset else edits
+    edits = list(map(decode_edit, encoded))
+    return [_shifted(edit, lambda index: index + offset) for edit in edits] if offset else edits
 
 
 def fingerprint(messages: Iterable[Message]) -> str:
-    """Return a short hash of the roles and the text of *messages*."""
-    text = "".join([message.role + message_text(message) for message in messages])
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    """Return a hash of the roles and the text of *messages*."""
+    return digest("".join([message.role + message_text(message) for message in messages]))
 
 
 def fits(edit: Edit, record: Sequence[Message]) -> bool:
@@ -142,15 +128,13 @@ def _is_within(known: range, edit: Edit) -> bool:
             return 0 <= end <= known.stop
 
 
-def shift_edit(edit: Edit, to: Callable[[int], int]) -> Edit:
+def _shifted(edit: Edit, to: Callable[[int], int]) -> Edit:
     """Return *edit* for a record in which the message at index *i* has index `to(i)`."""
-    match edit:
-        case Reduce():
-            return replace(edit, indexes=tuple(map(to, edit.indexes)))
-        case Summarize():
-            return replace(edit, first=to(edit.first), end=to(edit.end), kept=tuple(map(to, edit.kept)))
-        case Strip(end):
-            return Strip(to(end))
+    if isinstance(edit, Reduce):
+        return replace(edit, indexes=tuple(map(to, edit.indexes)))
+    if isinstance(edit, Summarize):
+        return replace(edit, first=to(edit.first), end=to(edit.end), kept=tuple(map(to, edit.kept)))
+    return Strip(to(edit.end))
 
 
 def carry_over(edits: Sequence[Edit], record: Sequence[Message], skipped: Sequence[int]) -> list[Edit]:
@@ -176,4 +160,4 @@ def _carried(edit: Edit, record: Sequence[Message], skipped: Sequence[int]) -> E
             edit = Reduce(tuple(stays), digests, check)
         else:
             edit = replace(edit, kept=tuple([index for index in edit.kept if index in stays]), check=check)
-    return shift_edit(edit, lambda index: index - bisect_left(skipped, index)) if skipped else edit
+    return _shifted(edit, lambda index: index - bisect_left(skipped, index)) if skipped else edit

@@ -9,16 +9,15 @@ Competitive Snoopy Caching, Algorithmica 3, 1988).
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from ..context_state import ContextState
 from ..ids import handle_for
 from ..messages import Message, ToolMessage
 from ..records import record
 from .counting.base import TokenCounter
-from .counting.sizes import measure_with
-from .edits import Edit, Reduce, Strip, Summarize, carry_over, decode_edits, fingerprint, fits, fitting
-from .recall import digest, hint
+from .digests import digest, hint
+from .edits import Edit, Reduce, Strip, Summarize, decode_edits, fingerprint, fits, fitting
 from .retention import Retention
 from .view import View
 from .window import Window, size_in
@@ -36,7 +35,7 @@ _SMALL = 8_000
 _ASKING, _REASONING = 400, 600
 """Tokens of a request for a summary without the conversation, and of the reasoning that it is assumed to cost."""
 _LEAST_SAVED = 16
-"""Tokens that a digest must save."""
+"""Tokens that an omission must save, and a digest, with four characters for a token."""
 _MOST_FAILURES = 2
 """Consecutive failures after which no more summaries are requested."""
 _PAUSE = 1_000
@@ -121,49 +120,41 @@ class Planner:
         elif message.retain == "pin":
             self._pins.append(index)
         elif not message.is_error:  # the newest result of its tool
-            pinned = [(each, self.view.record[each]) for each in self._pins]
             self._pins = [
                 each
-                for each, older in pinned
-                if older.role != "tool" or older.retain != "newest" or older.name != message.name
+                for each in self._pins
+                if (older := self.view.record[each]).role != "tool"
+                or older.retain != "newest"
+                or older.name != message.name
             ]
             self._pins.append(index)
 
     # -- earlier edits -------------------------------------------------------------------------------------------
 
-    def restore(self, edits: Iterable[Edit]) -> None:
-        """Apply earlier *edits* of a record that is counted."""
+    def restore(self, edits: Iterable[Edit], prepared: Iterable[Edit]) -> None:
+        """Apply earlier *edits*, and restore the *prepared* summary unless it is one of other messages."""
         for edit in edits:
             self._apply(edit, [])
+        summarized = max((edit.end for edit in self.view.edits if isinstance(edit, Summarize)), default=0)
+        for edit in prepared:
+            if isinstance(edit, Summarize) and fits(edit, self.view.record) and edit.end > summarized:
+                self.prepared = edit
 
     def resume(self, state: ContextState, example_count: int) -> bool:
-        """Apply the edits of the last run's *state* to a record that is not counted, and count the view.
+        """Restore the edits of the last run's *state*, whose record is not counted, and count the view.
 
         The record begins with *example_count* examples. Stop at the first edit of other messages, and return False.
         """
         view, edits = self.view, decode_edits(state.edits, example_count)
         found = fitting(edits, view.record)
         complete = len(found) == len(edits)
-        for edit in found:
-            self._apply(edit, [])
+        self.restore(found, decode_edits(state.prepared, example_count) if complete else ())
         view.settle()
         view.omitted = state.omitted if complete else 0
         for index, message in zip(view.indexes, view.shown, strict=True):
             if index >= example_count and message.role in ("user", "tool") and message is view.record[index]:
                 self._add(message, index)
         return complete
-
-    def restore_prepared(self, edits: Iterable[Edit]) -> None:
-        """Restore a prepared summary from the journal or the last run, unless it is one of other messages."""
-        summarized = max((edit.end for edit in self.view.edits if isinstance(edit, Summarize)), default=0)
-        for edit in edits:
-            if isinstance(edit, Summarize) and fits(edit, self.view.record) and edit.end > summarized:
-                self.prepared = edit
-
-    def carried_over(self, skipped: Sequence[int]) -> tuple[list[Edit], list[Edit]]:
-        """Return the edits and the prepared summary for the next run, which lacks the messages at *skipped*."""
-        record, prepared = self.view.record, [] if self.prepared is None else [self.prepared]
-        return carry_over(self.view.edits, record, skipped), carry_over(prepared, record, skipped)
 
     def user_tokens(self) -> int:
         """Return the tokens shown of the user's first and newest message."""
@@ -300,8 +291,7 @@ class Planner:
             message = record[index]
             if isinstance(message, ToolMessage):
                 text = digest(message, recallable=self.recallable)
-                size = measure_with(self._counter)(message)
-                if size - self._counter.count(text) - self._counter.count(message.call_id) >= _LEAST_SAVED:
+                if len(message.content) - len(text) >= 4 * _LEAST_SAVED:
                     digests[index] = text
         self.single_use = self.single_use[seen:]
         if digests:

@@ -2,45 +2,31 @@
 
 from __future__ import annotations
 
-import math
-
 from ..errors import ConfigurationError
-from ..number_checks import check_whole
+from ..number_checks import check_amount, check_size, check_whole
 from ..records import record
-
-SECTIONS = (
-    "The user's words: requests, constraints and corrections, word for word",
-    "Decisions, with their reasons",
-    "Files, ids and numbers touched, exactly as they were",
-    "Errors, with their fixes",
-    "Done",
-    "Open",
-    "Next step",
-)
-"""The sections of a summary, unless `SummaryStyle.sections` names others."""
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
-
-
-def _is_size(value: object) -> bool:
-    """Return whether *value* is a share below 1 or a whole number; 1.5 is neither."""
-    return _is_number(value) and (isinstance(value, int) or value < 1)  # type: ignore[operator]  # a number
 
 
 @record(kw_only=True)
 class SummaryStyle:
     """Settings for how summaries are written. Raises `ConfigurationError` if a value is invalid."""
 
-    sections: tuple[str, ...] = SECTIONS
+    sections: tuple[str, ...] = (
+        "The user's words: requests, constraints and corrections, word for word",
+        "Decisions, with their reasons",
+        "Files, ids and numbers touched, exactly as they were",
+        "Errors, with their fixes",
+        "Done",
+        "Open",
+        "Next step",
+    )
     """Headings of the summary, in order."""
     instructions: str = ""
     """Added to the engine's request for a summary."""
     model: str | None = None
     """Id of the model that writes the summaries. None: the model of the conversation, which reads most of the request
     from its cache."""
-    words: int = 1_000
+    words: int = 800
     """Words that a summary should have at most."""
 
     def __post_init__(self) -> None:
@@ -72,14 +58,10 @@ class Retention:
     """How summaries are written."""
 
     def __post_init__(self) -> None:
-        for name, whole in (("floor", "window"), ("users", "window"), ("frees", "view")):
-            size = getattr(self, name)
-            if not _is_size(size):
-                raise ConfigurationError(
-                    f"Retention({name}={size!r:.80}): use a share of the {whole} below 1, or a whole number of tokens"
-                )
-        if not _is_number(self.price):
-            raise ConfigurationError(f"Retention(price={self.price!r:.80}): use a finite share of the bill")
-        check_whole("Retention", "max_result_tokens", self.max_result_tokens, 1)
+        check_size("Retention", "floor", self.floor, "window")
+        check_size("Retention", "users", self.users, "window")
+        check_size("Retention", "frees", self.frees, "view")
+        check_amount("Retention", "price", self.price, "a finite share of the bill", zero=True, finite=True)
+        check_whole("Retention", "max_result_tokens", self.max_result_tokens)
         if not isinstance(self.summaries, bool):
             raise ConfigurationError(f"Retention(summaries={self.summaries!r}): use True or False")

@@ -19,16 +19,15 @@ from ..context_state import ContextReport, ContextState
 from ..messages import Message, Messages, begins_with
 from ..records import record
 from ..usage import Tokens
-from .caching.monitor import CacheMonitor, Miss
+from .cache_monitor import CacheMonitor, Miss
 from .counting.base import TokenCounter
-from .counting.calibration import TokenStatistics
 from .counting.sizes import max_tokens, measure_with, tokens_of
-from .edits import Edit, Summarize, decode_edits, encode_edit, shift_edits
+from .digests import handle_of
+from .edits import Edit, Summarize, carry_over, decode_edits, encode_edit
 from .planner import FULL, Plan, Planner, SummaryJob
-from .recall import Recalled, found_in, recalled, transcript
 from .retention import Retention
 from .view import View
-from .window import Window
+from .window import TokenStatistics, Window
 
 _SHARED = TokenStatistics()
 """Counts and calibrations of engines that are given none."""
@@ -49,9 +48,9 @@ class TokenEngine:
     """
 
     __slots__ = (  # a dictionary of so many attributes takes 1.5 kB in each run
-        "_carried", "_clock", "_expired", "_fresh", "_given", "_model", "_monitor", "_noted", "_pending", "_planned",
-        "_planner", "_single_use", "_slack", "_view", "_window", "append", "bill", "breakpoints", "counter", "edited",
-        "example_count", "limit", "report", "retention", "tokens_before", "tokens_of",
+        "_clock", "_expired", "_fresh", "_given", "_model", "_monitor", "_noted", "_pending", "_planned", "_planner",
+        "_slack", "_view", "_window", "append", "bill", "breakpoints", "counter", "edited", "example_count", "limit",
+        "report", "retention", "tokens_before", "tokens_of",
     )  # fmt: skip
 
     def __init__(
@@ -96,10 +95,8 @@ class TokenEngine:
         self.edited = bool(view.edits)
         """True if something of the conversation has left the view."""
         self._given: Sequence[Message] = ()  # the messages that `start` has loaded, if they cannot change
-        self._carried: list[Edit] = []  # the log of the last `state`, for the next run
         self._noted = 0  # messages of the record that `_pending` and `_slack` reflect
         self._pending = 0  # upper bound of the tokens that are not counted yet
-        self._single_use = False  # the uncounted record has single-use results
         self._slack = -1  # bytes that may be added before the next full plan
         self._planned = False  # the last plan was a full one
 
@@ -116,7 +113,8 @@ class TokenEngine:
         for message in fresh:
             if message.role == "user" or (message.role == "tool" and message.retain != "window"):
                 self._slack = -1
-                self._single_use = self._single_use or message.retain == "once"
+                if message.retain == "once" and self._planner is None:  # it is reduced, however short the conversation
+                    self._planner = Planner(self._view, self.counter, self.retention)
 
     def _settle(self) -> Planner:
         """Count the messages appended since the last call, and return what plans the edits."""
@@ -196,8 +194,8 @@ class TokenEngine:
             if not complete:
                 return False
             self._noted = len(view.record)
-        if self._planner is not None:
-            self._planner.restore_prepared(decode_edits(state.prepared, example_count))
+        elif self._planner is not None:
+            self._planner.restore((), decode_edits(state.prepared, example_count))
         self.bill, self._monitor.sent_at = state.bill, state.sent_at
         self._window.select(state.model)
         return True
@@ -222,40 +220,33 @@ class TokenEngine:
 
     def state(self, skipped: Sequence[int] = ()) -> ContextState:
         """Return the state for the next run of the conversation, which lacks the messages at the indexes *skipped*."""
-        planner, sent_at, model = self._planner, self._monitor.sent_at, self._window.model
-        if planner is None:
-            return ContextState(sent_at=sent_at, model=model, bill=round(self.bill))
-        self._carried, prepared = planner.carried_over(skipped)
-        return ContextState(
-            list(map(encode_edit, self._carried)),
-            list(map(encode_edit, prepared)),
-            sent_at,
-            model,
-            round(self.bill),
-            self._view.omitted,
-            True,
-        )
+        state = ContextState(sent_at=self._monitor.sent_at, model=self._window.model, bill=round(self.bill))
+        if self._planner is not None:
+            view, state.counted = self._view, True
+            state.omitted = view.omitted
+            state.edits = list(map(encode_edit, carry_over(view.edits, view.record, skipped)))
+            state.prepared = list(map(encode_edit, carry_over(self.prepared, view.record, skipped)))
+        return state
 
     def folded(self, state: ContextState) -> FoldedConversation:
         """Return the fold of this finished run with its last *state*, for the next run in this process to `start` with.
 
         The engine must not be used afterwards: both share the same data.
         """
-        # The carried edits have fingerprints, so that no later run computes them again.
-        self._view.edits = shift_edits(self._carried, self.example_count)
+        # The edits of the state have fingerprints, so that no later run computes them again.
+        self._view.edits = decode_edits(state.edits, self.example_count)
         return FoldedConversation(state, self)
 
-    def restore(self, edits: Iterable[Edit], bill: float = 0.0) -> None:
-        """Apply the journaled *edits* of this run, after all messages that they concern were appended."""
+    def restore(self, edits: Iterable[Edit], bill: float = 0.0, prepared: Iterable[Edit] = ()) -> None:
+        """Apply the journaled *edits* of this run, after all messages that they concern were appended.
+
+        *prepared* is as the property was.
+        """
         planner = self._settle()
-        planner.restore(edits)
+        planner.restore(edits, prepared)
         self.edited = bool(self._view.edits)
         self.bill = bill
         self._monitor.sent_at = self._clock()  # if the cache has expired, an edit merely comes a little later
-
-    def restore_prepared(self, edits: Sequence[Edit]) -> None:
-        """Restore summaries that were made before and not applied, as they were in `prepared`."""
-        self._settle().restore_prepared(edits)
 
     # -- before a request ----------------------------------------------------------------------------------------
 
@@ -284,7 +275,7 @@ class TokenEngine:
         changed = window.model not in ("", model) or bool(window.fixed_texts and fixed != window.fixed_texts)
         window.prepare(model, fixed, self.limit, reserve)
         strip = changed and window.binding == "prefix"  # reasoning is bound to what has changed
-        self._planned = self._planner is not None or strip or self._single_use or self._pending > window.floor
+        self._planned = self._planner is not None or strip or self._pending > window.floor
         if not self._planned:
             self._slack = window.floor  # a token is at least a byte: no edit can be due
             return _NO_EDITS
@@ -405,25 +396,27 @@ class TokenEngine:
 
         Raises `ContextFloorError` if *fixed* and *reserve* leave no tokens.
         """
-        self._window.limit = self.limit
-        return self._window.truncate(text, fixed, reserve, model)
+        return self._window.truncate(text, fixed, self.limit, reserve, model)
 
-    def recall(self, handle: str = "", query: str = "") -> Recalled | None:
-        """Return the whole content that was cut, reduced, summarized or omitted under *handle*; None if unknown.
-
-        With *query*, return the passages that match it best, of that content or of all that is not in view.
-        """
+    def recall(self, handle: str = "") -> Sequence[Message]:
+        """Return the messages that were cut, reduced, summarized or omitted under *handle*; without it, all of them."""
         view = self._view
-        whole = recalled(view.record, view.edits, handle) if handle else None
-        if not query:
-            return whole
+        for message in reversed(view.record) if handle else ():
+            if message.role == "tool" and handle_of(message) == handle:
+                return [message]
+        for edit in view.edits if handle else ():
+            if isinstance(edit, Summarize) and edit.handle == handle:
+                return view.record[edit.first : edit.end]
         view.grow()
-        gone = (
-            transcript(message)
-            for index, message in enumerate(view.record)
-            if view.at(index) is not message or (message.role == "tool" and message.whole is not None)
+        return (
+            []
+            if handle
+            else [
+                message
+                for index, message in enumerate(view.record)
+                if view.at(index) is not message or (message.role == "tool" and message.whole is not None)
+            ]
         )
-        return found_in(gone if not handle else [] if whole is None else [whole], query)
 
 
 @record

@@ -7,7 +7,6 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from copy import copy
-from itertools import accumulate
 from operator import itemgetter
 
 from ..messages import AssistantMessage, Message, Messages, ToolMessage, UserMessage
@@ -19,8 +18,8 @@ class View:
     """A record, its edits, and the messages that they show.
 
     An *index* is that of a message in the record, a *position* that in the view. Messages are appended to `record`;
-    `grow` takes them in, and `settle` also counts them. Before an edit, count all messages of the view or none. Sums
-    behind an edit are recomputed on demand, and a list that was handed out is copied.
+    `grow` takes them in, and `settle` also counts them. Before an edit, count all messages of the view or none. A list
+    that was handed out is copied before an edit.
     """
 
     def __init__(self, measure: Measure) -> None:
@@ -36,7 +35,6 @@ class View:
         """By position: the message's index. A summary has that of the last message that it replaces."""
         self._settled = False  # edits keep the sizes up to date from the first count on
         self._sizes = array("q")  # by position, of the counted messages
-        self._before = array("q", [0])  # by position: the tokens before it; an edit truncates it
         self.tokens = self.omitted = 0
         """Counted tokens of the view, and those that the edits have removed."""
         self.reasoned = self.summary = -1
@@ -99,16 +97,12 @@ class View:
         return bisect_left(self.indexes, index)
 
     def before(self, position: int) -> int:
-        """Return the tokens before *position*."""
-        before, sizes = self._before, self._sizes
-        if len(before) <= len(sizes):
-            first = len(before) - 1
-            before.extend(accumulate(sizes[first:], initial=before.pop()))
-        return before[position]
+        """Return the tokens before *position*, which is usually near the end."""
+        return self.tokens - sum(self._sizes[position:])
 
     def size(self, index: int) -> int:
         """Return the tokens that the view shows for *index*."""
-        return self.before(self.position(index + 1)) - self.before(self.position(index))
+        return sum(self._sizes[self.position(index) : self.position(index + 1)])
 
     def at(self, index: int) -> Message | None:
         """Return the message that the view shows for *index*, or None if it shows none of its own."""
@@ -165,7 +159,6 @@ class View:
             self._sizes[start:stop] = sizes
         self._shown[start:stop] = messages
         self.indexes[start:stop] = array("l", [index for index, _ in shown])
-        del self._before[start + 1 :]
 
 
 def unmeasured_view(record: Iterable[Message] = ()) -> View:
@@ -173,14 +166,6 @@ def unmeasured_view(record: Iterable[Message] = ()) -> View:
     view = View(lambda message: 0)  # noqa: ARG005 - a measure takes a message
     view.record.extend(record)
     return view
-
-
-def fold(record: Iterable[Message], edits: Iterable[Edit]) -> list[Message]:
-    """Return the messages that *record* shows after *edits*."""
-    view = unmeasured_view(record)
-    for edit in edits:
-        view.apply(edit)
-    return view.shown
 
 
 def has_reasoning(message: Message) -> bool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from ..cache_rules import binding, cache_rule
 from ..errors import ContextFloorError
 from ..messages import ToolMessage
-from .caching.rules import binding, cache_rule
 from .counting.base import TokenCounter
-from .counting.calibration import TokenStatistics
 from .retention import Retention
 from .view import View, unmeasured_view
 
@@ -25,6 +24,29 @@ _ENOUGH = 1_000
 """Counted tokens of a request below which its bill does not show the ratio."""
 _AFTER_REJECTION = 0.75
 """Share of a rejected request's tokens that the next attempt may have."""
+_MOST_TEXTS = 64
+"""Fixed texts whose counts are kept; the oldest is dropped first."""
+
+
+class TokenStatistics:
+    """Counts of fixed texts, and the ratio of billed to counted tokens by model and counter, of all runs together."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str], int] = {}
+        self.ratios: dict[tuple[str, str], float] = {}
+        """Of the last request with a plausible figure."""
+
+    def count(self, counter: TokenCounter, texts: Mapping[str, str]) -> dict[str, int]:
+        """Return the tokens of each of *texts*, system prompts and tool lists that many runs send; count each once."""
+        counts, found = self._counts, {}
+        for name, text in texts.items():
+            key = counter.name, text
+            if key not in counts:
+                while len(counts) >= _MOST_TEXTS:
+                    del counts[next(iter(counts))]
+                counts[key] = counter.count(text)
+            found[name] = counts[key]
+        return found
 
 
 class Window:
@@ -64,15 +86,12 @@ class Window:
     def prepare(self, model: str, fixed: Mapping[str, str], limit: int, reserve: int) -> None:
         """Take in the parts of the next request, and compute its budget."""
         self.select(model)
-        self._count(fixed)
-        self.limit, self.reserve = limit, reserve
-        self.budget = self._budget(limit - reserve)
-        self.floor = size_in(self.budget, self._retention.floor)
-
-    def _count(self, fixed: Mapping[str, str]) -> None:
         if fixed is not self.fixed_texts:
             self.fixed_texts, self.fixed_sizes = fixed, self._statistics.count(self._counter, fixed)
             self.fixed = sum(self.fixed_sizes.values())
+        self.limit, self.reserve = limit, reserve
+        self.budget = self._budget(limit - reserve)
+        self.floor = size_in(self.budget, self._retention.floor)
 
     def _budget(self, most: float) -> int:
         """Return how many counted tokens a view may have in a request of *most* billed tokens."""
@@ -102,9 +121,9 @@ class Window:
     def floor_error(self, view: View, reserve: int) -> ContextFloorError:
         """Return the error for a *view* that no edit can make fit; it names what fills the window."""
         sizes = {**self.fixed_sizes, "reserve for the answer": reserve}
-        for position, message in enumerate(view.shown):
+        for index, message in zip(view.indexes, view.shown, strict=True):
             name = f"result of {message.name}" if isinstance(message, ToolMessage) else f"{message.role} message"
-            sizes[name] = sizes.get(name, 0) + view.before(position + 1) - view.before(position)
+            sizes[name] = sizes.get(name, 0) + view.size(index)
         largest = sorted(sizes.items(), key=lambda part: -part[1])
         shares = ", ".join(f"{name} {size:,}" for name, size in largest)
         return ContextFloorError(
@@ -112,17 +131,12 @@ class Window:
             f"Shorten the {largest[0][0]}, or use a model with a larger context"
         )
 
-    def truncate(self, text: str, fixed: Mapping[str, str], reserve: int, model: str) -> str:
-        """Return the beginning of *text* that a user's message to *model* may have; the same object if all of it fits.
-
-        Raises `ContextFloorError` if *fixed* and *reserve* leave no tokens.
-        """
-        left = self.limit - reserve - _NOTE
-        if len(text) * 4 + sum(map(len, fixed.values())) * 4 <= _LARGEST_MESSAGE * left:
+    def truncate(self, text: str, fixed: Mapping[str, str], limit: int, reserve: int, model: str) -> str:
+        """Return the beginning of *text* that a user's message may have; see `TokenEngine.truncate`."""
+        if len(text) * 4 + sum(map(len, fixed.values())) * 4 <= _LARGEST_MESSAGE * (limit - reserve - _NOTE):
             return text  # a token is at least a byte, and a character at most four bytes
-        self.select(model)
-        self._count(fixed)
-        left = int(_LARGEST_MESSAGE * self._budget(left)) - _NOTE
+        self.prepare(model, fixed, limit, reserve + _NOTE)
+        left = int(_LARGEST_MESSAGE * self.budget) - _NOTE
         if left <= 0:
             raise self.floor_error(unmeasured_view(), reserve)
         return text if self._counter.count(text) <= left else self._counter.cut(text, left)

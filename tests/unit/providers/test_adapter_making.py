@@ -80,7 +80,7 @@ import sys
 import concertino
 import concertino.providers
 import concertino.providers.anthropic, concertino.providers.openai, concertino.providers.google
-import concertino.providers.catalog, concertino.token_engine.pricing
+import concertino.providers.catalog, concertino.providers.pricing
 loaded = {"anthropic", "openai", "google.genai", "genai_prices", "httpx2"} & sys.modules.keys()
 assert not loaded, loaded
 """

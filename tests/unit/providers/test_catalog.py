@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from concertino.cache_rules import cache_rule
 from concertino.providers import catalog
 from concertino.providers.catalog import DEFAULT_CONTEXT, context_window, max_output_tokens
-from concertino.token_engine.caching.rules import cache_rule
 
 
 @pytest.mark.parametrize(
@@ -44,9 +44,10 @@ def test_figures(provider: str, model: str, context: int, output: int) -> None:
     assert context_window(provider, model) == context
 
 
-@pytest.mark.parametrize("model", ["gpt-5.5", "gpt-5.6", "gpt-5.9-mini", "gpt-6", "gpt-10", "openai/gpt-6", "o4"])
-def test_models_with_breakpoints_have_a_matching_cache_rule(model: str) -> None:
-    assert cache_rule("openai", model).breakpoints == catalog.takes_breakpoints(model)
+@pytest.mark.parametrize("model", ["gpt-5.6", "gpt-5.9-mini", "gpt-6", "gpt-10", "openai/gpt-6"])
+def test_openai_caches_at_breakpoints_since_gpt_5_6(model: str) -> None:
+    assert cache_rule("openai", model).breakpoints
+    assert not any(cache_rule("openai", older).breakpoints for older in ("gpt-5.5", "gpt-5", "o4"))
 
 
 @pytest.mark.parametrize("model", ["claude-opus-4-6", "claude-fable-5", "us.anthropic.claude-sonnet-6"])

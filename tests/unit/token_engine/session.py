@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Any
 
 from concertino import ModelRequest
+from concertino.cache_rules import binding
 from concertino.errors import ContextFloorError
 from concertino.messages import (
     AssistantMessage,
@@ -28,12 +29,11 @@ from concertino.messages import (
     ToolMessage,
     UserMessage,
 )
-from concertino.token_engine import Retention, SummaryJob, TokenEngine
-from concertino.token_engine.caching.monitor import can_end_prefix
-from concertino.token_engine.caching.rules import binding
+from concertino.token_engine import Edit, Retention, SummaryJob, TokenEngine
+from concertino.token_engine.cache_monitor import can_end_prefix
 from concertino.token_engine.counting.sizes import measure_with
 from concertino.token_engine.edits import decode_edit, encode_edit
-from concertino.token_engine.view import fold
+from concertino.token_engine.view import unmeasured_view
 from concertino.usage import Tokens
 
 from ...token_engine.kit import COUNTER, FIXED, TOOL
@@ -53,6 +53,14 @@ RECALL = re.compile(r'recall\("(\w+)"\)')
 
 
 MEASURE = measure_with(COUNTER)
+
+
+def fold(record: Iterable[Message], edits: Iterable[Edit]) -> list[Message]:
+    """Return the messages that *record* shows after *edits*."""
+    view = unmeasured_view(record)
+    for edit in edits:
+        view.apply(edit)
+    return view.shown
 
 
 class Session:
@@ -292,4 +300,4 @@ class Session:
                         own = next(
                             m for m in self.record if isinstance(m, ToolMessage) and m.call_id == message.call_id
                         )
-                        assert found.text == (own.content if own.whole is None else own.whole)
+                        assert found == [own]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
-from concertino.token_engine import EstimatingCounter, TiktokenCounter, TokenCounter
+from concertino.providers.openai import TiktokenCounter
+from concertino.token_engine import EstimatingCounter, TokenCounter
 
 RUNS = {
     "spaces": "x" + " " * 1_500_000,
@@ -32,3 +36,12 @@ def test_a_long_text_is_counted_in_pieces() -> None:
     line = "The quick brown fox jumps over the lazy dog.\n"
     one = counter.count(line)
     assert one * 1_000 <= counter.count(line * 1_000) <= one * 1_000 + 20
+
+
+def test_importing_the_token_engine_loads_no_tokenizer() -> None:
+    program = """
+import sys, concertino.token_engine
+print([name for name in ("tiktoken", "tempfile", "gzip") if name in sys.modules])
+"""
+    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == "[]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from concertino.token_engine.caching.rules import binding
+from concertino.cache_rules import binding
 
 PREFIX = ["opus-5-5", "opus-5.5", "sonnet-5-9", "haiku-5-10", "fable-5-1", "mythos-5.1", "fable-5-12"]
 LATER = ["opus-6", "sonnet-6-1", "fable-6", "mythos-7.2", "haiku-10", "someone-6"]

@@ -19,7 +19,9 @@ from concertino.messages import (
 )
 from concertino.token_engine import Edit, Reduce, Strip, Summarize
 from concertino.token_engine.counting.sizes import message_text
-from concertino.token_engine.view import View, fold, reduced, without_reasoning
+from concertino.token_engine.view import View, reduced, without_reasoning
+
+from .session import fold
 
 
 def measure(message: Message) -> int:

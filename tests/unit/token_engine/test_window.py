@@ -8,15 +8,9 @@ from hypothesis import strategies as st
 
 from concertino import AgentConfig, Chat, Limits, Resources, ToolOrchestrator, ToolRegistry
 from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolMessage, UserMessage
+from concertino.providers.openai import TiktokenCounter
 from concertino.testing import ScriptedModel
-from concertino.token_engine import (
-    EstimatingCounter,
-    Retention,
-    TiktokenCounter,
-    TokenCounter,
-    TokenEngine,
-    TokenStatistics,
-)
+from concertino.token_engine import EstimatingCounter, Retention, TokenCounter, TokenEngine, TokenStatistics
 from concertino.token_engine.window import Window
 
 UNSURE = 0.15

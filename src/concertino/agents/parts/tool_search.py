@@ -16,7 +16,7 @@ from ...orchestrator.agent import Part
 from ...orchestrator.outcome import Outcome, Special
 from ...orchestrator.run import RunContext
 from ...text import STOP_WORDS, index_terms, stem
-from ...token_engine.recall import RECALL
+from ...token_engine.digests import RECALL
 from ...tools.base import Tool, ToolContext
 from ...tools.registry import ToolRegistry
 

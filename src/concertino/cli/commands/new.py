@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import keyword
 import re
 from pathlib import Path
@@ -53,7 +54,7 @@ def test_it_works_whatever_the_model_answers() -> None:
 
 
 def new_agent(name: str, console: Console) -> int:
-    """Write the agent *name* and its test. Raises `ConfigurationError` if the name is invalid or a file exists."""
+    """Write the agent *name* and its test. Raises `ConfigurationError` if the name is invalid or taken."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise ConfigurationError(
             f"invalid agent name {name!r}: use lower-case letters, digits and '_', such as my_agent"
@@ -63,6 +64,8 @@ def new_agent(name: str, console: Console) -> int:
     for path in files:
         if path.exists():
             raise ConfigurationError(f"{path} exists already: choose another name, or remove the file")
+    if importlib.util.find_spec(name) is not None:
+        raise ConfigurationError(f"invalid agent name {name!r}: a module has this name already; choose another one")
     for path, template in files.items():
         path.write_text(template.substitute(words), encoding="utf-8")
         console.print(str(path))

@@ -12,8 +12,8 @@ from ...scope import Scope
 from ...storage.base import Store
 from ...storage.process import process_owner
 from ...storage.types import Claim
+from ...token_engine.digests import RECALL
 from ...token_engine.edits import decode_edits
-from ...token_engine.recall import RECALL
 from ...token_engine.token_engine import TokenEngine
 from ..chat import Attachment, Chat
 from ..journal.entries import Resumed, unpack_context
@@ -150,11 +150,10 @@ def _restore(run: RunSession, found: Replay) -> None:
     run.window.example_count = 0 if found.replaced else example_count(skipped)
     for message in found.messages:
         run.window.append(message)
-    run.window.restore(found.view.edits, found.bill)
-    if found.ready or run.chat.context is None:
-        run.window.restore_prepared(found.ready)
-    else:
-        run.window.restore_prepared(decode_edits(run.chat.context.prepared, run.window.example_count))
+    ready = found.ready
+    if not ready and run.chat.context is not None:
+        ready = decode_edits(run.chat.context.prepared, run.window.example_count)
+    run.window.restore(found.view.edits, found.bill, ready)
     run.added = found.added
     run.call_ids = call_ids(found.messages)
     kept = {spec.name for spec in found.tools}

@@ -15,9 +15,9 @@ from ...messages import ForcedTool, Message, Messages, SystemMessage, ToolSpec
 from ...providers.base import Model, ModelRequest, model_id
 from ...records import record
 from ...token_engine.counting.sizes import FRAME
+from ...token_engine.digests import RECALL
 from ...token_engine.edits import Edit, Reduce, Summarize
 from ...token_engine.planner import Plan, SummaryJob
-from ...token_engine.recall import RECALL
 from ..hooks import Hooks
 from ..journal.replay import OpenRequest
 from ..meter import at_limit

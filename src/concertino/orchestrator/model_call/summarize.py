@@ -15,8 +15,8 @@ from ...errors import HookError
 from ...messages import AssistantMessage, Message, UserMessage
 from ...providers.base import Model, ModelRequest
 from ...token_engine.planner import SummaryJob
-from ...token_engine.recall import transcript
 from ..hooks import Hooks
+from ..recall import transcript
 from ..recorder import record_summary
 from ..run import RunSession
 from .call import SideCall

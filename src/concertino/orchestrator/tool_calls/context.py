@@ -17,6 +17,7 @@ from ...usage import Tokens
 from ...waits import Wait
 from ..hooks import Hooks
 from ..plain import custom_data, cut_bytes
+from ..recall import recall
 from ..run import NEGATIVE, NOT_REPORTED, Prompt, RunSession
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ class CallContext(ToolContext):
 
     def recall(self, handle: str = "", query: str = "") -> str | None:
         """See `ToolContext.recall`."""
-        found = self._run.window.recall(handle, query)
+        found = recall(self._run.window, handle, query)
         if found is None:
             return None
         self.unkept = self.unkept or not found.stored

@@ -15,7 +15,7 @@ from ...messages import AssistantMessage, Media, ToolCall
 from ...operations import ENDED, Operation, OperationEvent, OperationState, WaitsFor, transition
 from ...scope import Scope
 from ...storage.base import Store
-from ...token_engine.recall import cut_middle, hint
+from ...token_engine.digests import cut_middle, hint
 from ...tools.base import Done, NotDone, Pending, Tool, ToolResult
 from ...tools.registry import ToolRegistry
 from ...tools.threads import run_in_thread

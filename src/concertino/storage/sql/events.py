@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pydantic_core import to_json
+
 from ...errors import StaleClaimError, StorageError, UnknownRunError
 from ...scope import AnyScope
 from ..codec import decode_json, encode_json
@@ -25,7 +27,7 @@ class AddingEvents(Write[None]):
     def __init__(self, batch: EventBatch) -> None:
         self.batch = batch
         self.tree = batch.claim.root_id
-        self.bodies = [encode_json(row.items) for row in batch.rows]
+        self.bodies = [_body(row.items) for row in batch.rows]
         self.replaced = [(encode_json(items) if items else "", number) for number, items in batch.replaced]
 
     def work(self, connection: Session) -> None:
@@ -105,6 +107,14 @@ def event_positions(connection: Session, scope: AnyScope, root_ids: Sequence[str
     sql, reach = scoped(connection, "event_positions", scope)
     rows = connection.execute(sql, {**reach, "root_ids": encode_json(list(root_ids))}).fetchall()
     return [(root_id, last or 0, bool(closed), bool(ended)) for root_id, last, closed, ended in rows]
+
+
+def _body(items: Sequence[Any]) -> str:
+    """Return the items of a row, which are JSON values, as JSON text in valid Unicode."""
+    try:
+        return to_json(items, inf_nan_mode="constants").decode()  # four times as fast as `encode_json`
+    except ValueError:  # half of a surrogate pair, or deeply nested
+        return encode_json(items)
 
 
 def _without_result(items: Sequence[Any], call_id: str) -> list[Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...orchestrator.journal.data_policy import DataPolicy, KeepFor
+from .scenario import arguments_mark
 
 
 class LeakWatch:
@@ -41,9 +42,10 @@ class LeakWatch:
             "the log": self._log.text.encode(errors="replace"),
             "the output": self._printed.getvalue().encode(errors="replace"),
         }
+        sinks = {sink: content.lower() for sink, content in sinks.items()}
         for mark, what in _excluded(policy, tools, user):
             for sink, content in sinks.items():
-                if mark.encode() in content:
+                if mark.lower().encode() in content:
                     yield f"{sink} has {what}, which the data policy excludes"
 
 
@@ -67,7 +69,18 @@ def _excluded(policy: DataPolicy, tools: Sequence[str], user: str) -> Iterator[t
     if goes(policy.text):
         yield f"words-{user}", "text of the user"
         yield f"said-{user}", "text of the model"
-    if tools and all(goes(policy.tool(name).arguments) for name in tools):
-        yield f"args-{user}", "arguments of a tool"
-    if tools and all(goes(policy.tool(name).results) for name in tools):
-        yield f"results-{user}", "results of a tool"
+    for name in tools:
+        if goes(policy.tool(name).arguments):
+            yield arguments_mark(user, name), f"arguments of {name}"
+        if goes(policy.tool(name).results):
+            yield results_mark(user, name), f"results of {name}"
+
+
+def results_mark(user: str, tool: str) -> str:
+    """Return the text that marks the results of *tool*."""
+    return f"results-{user}-{tool}."
+
+
+def marked_result(user: str, tool: str, result: str) -> str:
+    """Return a tool's *result* with its mark, and without that of its arguments, which it may repeat."""
+    return f"{result.replace(arguments_mark(user, tool), 'the argument')} {results_mark(user, tool)}"

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import copy
+import dis
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+import os
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
 from ...orchestrator.agent import HOOKS, AgentConfig
 from ...tools.base import Tool
 
-_PLAIN = (list, dict, set, bytearray)
+_PLAIN = (list, dict, set, bytearray, deque)
 _REBOUND = (int, float, str, bool, tuple, frozenset, type(None))
 _ENGINE = ("_concertino_hooks", "_concertino_registry")
 """Attributes that the engine adds to a config."""
+_PACKAGE = __name__.partition(".")[0] + "."
 
 
 class Origin:
@@ -23,19 +29,19 @@ class Origin:
     def __init__(self, config: AgentConfig[Any]) -> None:
         self._config = _twin(config)
         self._kept: list[Callable[[], None]] = []
-        seen: set[int] = set()
+        self._seen: set[int] = set()
         for owner in (config, *config.parts):
-            for name, value in list(vars(type(owner)).items()):
-                if not name.startswith("__") and name not in ("tools", "parts") and _is_data(value, type(owner)):
-                    self._keep(value, seen)
+            for kind in type(owner).__mro__:
+                if not kind.__module__.startswith(_PACKAGE):
+                    self._keep_class(kind)
+            for value in vars(owner).values():
+                if not _is_copied(value):
+                    self._keep(value, type(owner).__module__)
             for name in HOOKS:
                 hook = getattr(type(owner), name, None)
                 if hook is not None and hook is not getattr(AgentConfig, name):
-                    for function in _functions(owner, hook):
-                        if hasattr(function, "cache_clear"):
-                            self._kept.append(function.cache_clear)
-                        else:
-                            self._keep_variables(function, seen)
+                    for used in _used(owner, hook):
+                        self._keep_used(used)
 
     def fresh(self) -> AgentConfig[Any]:
         """Return the agent as a new process has it, and restore the variables that it uses."""
@@ -43,62 +49,115 @@ class Origin:
             restore()
         return _twin(self._config)
 
-    def _keep_variables(self, function: Any, seen: set[int]) -> None:
-        module = function.__globals__
+    def _keep_used(self, used: Any) -> None:
+        if hasattr(used, "cache_clear"):
+            self._kept.append(used.cache_clear)
+        elif isinstance(used, type):
+            self._keep_class(used)
+        else:
+            self._keep_variables(used)
+
+    def _keep_class(self, kind: type) -> None:
+        """Keep the attributes of a class: their values, and which ones there are."""
+        if id(kind) in self._seen or kind is object:
+            return
+        self._seen.add(id(kind))
+        names = {name: value for name, value in vars(kind).items() if not name.startswith("__")}
+        for name, value in names.items():
+            if name not in ("tools", "parts"):
+                self._keep(value, kind.__module__)
+        self._kept.append(functools.partial(_restore_class, kind, names))
+
+    def _keep_variables(self, function: Any) -> None:
+        names, code, home = function.__globals__, function.__code__, function.__module__
         for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-            if _is_data(value, None, function.__module__):
-                self._keep(value, seen)
-        for name in function.__code__.co_names:
-            value = module.get(name)
-            if name in module and _is_data(value, None, module.get("__name__")):
-                self._keep(value, seen)
-            elif name in module and isinstance(value, _REBOUND):
-                self._kept.append(functools.partial(module.__setitem__, name, value))
+            self._keep(value, home)
+        self._kept.append(functools.partial(_restore_names, function.__dict__, dict(function.__dict__)))
+        if "environ" in code.co_names:
+            self._kept.append(functools.partial(_restore_names, os.environ, dict(os.environ)))
+        by_text = code.co_consts if "globals" in code.co_names else ()
+        assigned = {step.argval for step in dis.get_instructions(code) if step.opname == "STORE_GLOBAL"}
+        for name in (*code.co_names, *by_text):
+            if name in names:
+                self._keep(names[name], home)
+                if isinstance(names[name], _REBOUND):
+                    self._kept.append(functools.partial(names.__setitem__, name, names[name]))
+            elif name in by_text or name in assigned:
+                self._kept.append(functools.partial(names.pop, name, None))
         for cell in function.__closure__ or ():
             try:
                 value = cell.cell_contents
             except ValueError:
                 continue  # not assigned yet
-            if _is_data(value, None, function.__module__):
-                self._keep(value, seen)
-            elif isinstance(value, _REBOUND):
+            self._keep(value, home)
+            if isinstance(value, _REBOUND):
                 self._kept.append(functools.partial(setattr, cell, "cell_contents", value))
 
-    def _keep(self, value: Any, seen: set[int]) -> None:
-        if id(value) in seen:
+    def _keep(self, value: Any, home: str) -> None:
+        """Keep the content of *value* if it is plain data, or an object of a class that the module *home* defines."""
+        if id(value) in self._seen or not _is_data(value, home):
             return
-        seen.add(id(value))
+        self._seen.add(id(value))
+        if isinstance(value, threading.local):
+            self._kept.append(_Local(value).restore)
+            return
         try:
             copied = copy.deepcopy(value)
         except Exception:  # noqa: BLE001 - objects of the product may refuse to be copied in any way
+            self._keep_parts(value, home)
             return
         if copied is not value:
-            self._kept.append(lambda: _restore(value, copied))
+            self._kept.append(functools.partial(_restore, value, copied))
+
+    def _keep_parts(self, value: Any, home: str) -> None:
+        """Keep what can be copied of an object that cannot, such as one with a lock."""
+        if hasattr(value, "__dict__"):
+            for each in vars(value).values():
+                self._keep(each, home)
+            self._kept.append(functools.partial(_restore_names, vars(value), dict(vars(value))))
 
 
-def _functions(owner: Any, hook: Any) -> Iterator[Any]:
-    """Yield the function of *hook*, the methods of *owner* and the functions that it calls, and their caches."""
-    todo, seen = [hook], set()
+class _Local:
+    """The values of a `threading.local` in the thread of the check, as the first process finds them."""
+
+    def __init__(self, value: threading.local) -> None:
+        self._value = value
+        self._first: dict[str, Any] | None = None
+
+    def restore(self) -> None:
+        """Restore them."""
+        if self._first is None:
+            self._first = dict(vars(self._value))
+        _restore_names(vars(self._value), self._first)
+
+
+def _used(owner: Any, hook: Any) -> Iterator[Any]:
+    """Yield the function of *hook*, the methods of *owner*, the functions, caches and classes that it uses."""
+    todo: list[Any] = [hook]
+    seen: set[Any] = set()
     while todo:
-        function = todo.pop()
-        if hasattr(function, "cache_clear"):
-            yield function
-        if hasattr(function, "__wrapped__"):
-            function = inspect.unwrap(function)
-        if not inspect.isfunction(function) or function in seen:
+        used = todo.pop()
+        if hasattr(used, "cache_clear"):
+            yield used
+        if hasattr(used, "__wrapped__"):
+            used = inspect.unwrap(used)
+        if isinstance(used, type) and used not in seen and used.__module__ == type(owner).__module__:
+            seen.add(used)
+            yield used
+            todo += [getattr(each, "__func__", each) for each in vars(used).values()]
+        if not inspect.isfunction(used) or used in seen:
             continue
-        seen.add(function)
-        yield function
-        for name in function.__code__.co_names:
-            todo.append(getattr(type(owner), name, None) or function.__globals__.get(name))
-        todo += [name for name in function.__code__.co_consts if inspect.isfunction(name)]
+        seen.add(used)
+        yield used
+        for name in used.__code__.co_names:
+            todo.append(getattr(type(owner), name, None) or used.__globals__.get(name))
+        todo += [each for each in used.__code__.co_consts if inspect.isfunction(each)]
 
 
-def _is_data(value: Any, owner: type | None, module: str | None = None) -> bool:
-    """Return whether *value* is plain data, or an object of a class that the agent's module defines."""
-    if isinstance(value, _PLAIN):
+def _is_data(value: Any, home: str) -> bool:
+    """Return whether *value* is plain data, or an object of a class that the module *home* defines."""
+    if isinstance(value, (*_PLAIN, threading.local, queue.Queue)):
         return True
-    home = module if owner is None else owner.__module__
     kind = type(value)
     return kind.__module__ == home and not isinstance(value, type | Tool | AgentConfig) and hasattr(value, "__dict__")
 
@@ -107,12 +166,33 @@ def _restore(value: Any, copied: Any) -> None:
     fresh = copy.deepcopy(copied)
     if isinstance(value, list | bytearray):
         value[:] = fresh
+    elif isinstance(value, deque):
+        value.clear()
+        value.extend(fresh)
     elif isinstance(value, dict | set):
         value.clear()
         value.update(fresh)
     else:
         vars(value).clear()
         vars(value).update(vars(fresh))
+
+
+def _restore_names(names: MutableMapping[str, Any], before: dict[str, Any]) -> None:
+    for name in [name for name in names if name not in before]:
+        del names[name]
+    for name, value in before.items():
+        if names.get(name) is not value and names.get(name) != value:
+            names[name] = value
+
+
+def _restore_class(kind: type, before: dict[str, Any]) -> None:
+    now = vars(kind)
+    for name in [name for name in now if name not in before and not name.startswith("__")]:
+        if name != "_abc_impl":
+            delattr(kind, name)
+    for name, value in before.items():
+        if now.get(name) is not value and isinstance(value, _REBOUND):
+            setattr(kind, name, value)
 
 
 def _twin(config: AgentConfig[Any]) -> AgentConfig[Any]:
@@ -135,3 +215,7 @@ def _copied(value: Any, memo: dict[int, Any]) -> Any:
         return copy.deepcopy(value, memo)
     except Exception:  # noqa: BLE001 - as above
         return value
+
+
+def _is_copied(value: Any) -> bool:
+    return _copied(value, {}) is not value or isinstance(value, _REBOUND)

@@ -10,7 +10,8 @@ import json
 import logging
 import random
 import tempfile
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
+from dataclasses import field
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,11 +32,11 @@ from ...storage import MemoryStore, SqliteStore
 from ...storage.types import Claim
 from ...tools.registry import ToolRegistry
 from ..faults import FaultyStore, Points
-from .leak_watch import LeakWatch
+from .leak_watch import LeakWatch, marked_result
 from .model_answers import RUN_ID, Answers, CheckedModel
 from .origin import Origin
 from .people import People
-from .scenario import Control, Scenario, Trace
+from .scenario import WAITS, Control, Scenario, Trace
 from .watch import WatchedHooks, watched_tool
 
 T = TypeVar("T")
@@ -56,6 +57,8 @@ class Subject:
     message: str
     resources: Resources
     hook_seconds: float
+    background: set[str] = field(default_factory=set)
+    """The names of coroutines that runs leave behind when they end by themselves."""
 
     @property
     def tools(self) -> dict[str, ToolSpec]:
@@ -110,6 +113,7 @@ class Play:
         random.seed(0)  # an agent that draws at random draws the same in every case
         log = logging.getLogger("concertino")
         quiet, log.disabled = log.disabled, True  # it warns of the crashes
+        earlier = asyncio.all_tasks()
         try:
             with _folder(policy=self._leaks is not None) as folder:
                 if folder is None:
@@ -123,6 +127,14 @@ class Play:
         finally:
             random.setstate(before)
             log.disabled = quiet
+        for task in asyncio.all_tasks() - earlier:
+            name = getattr(task.get_coro(), "__qualname__", task.get_name())
+            if not self._case.controls:
+                self._subject.background.add(name)
+            elif self.was_stopped and name not in self._subject.background:
+                self.trace.report("stop", f"{name} continues after the run was stopped")
+            if self._config is None:
+                task.cancel()
         return self.trace
 
     async def _in_file(self, folder: Path) -> None:
@@ -162,9 +174,9 @@ class Play:
         self._answers.next_process()
         config = subject.origin.fresh() if self._config is None else self._config
         self.hooks = WatchedHooks(config, self)
-        mark = f"results-{self._user}" if self._leaks is not None else ""
         registry = subject.registry.copy()
-        registry.by_name = {tool.name: watched_tool(tool, self, mark) for tool in registry}
+        marked = functools.partial(marked_result, self._user) if self._leaks is not None else None
+        registry.by_name = {tool.name: watched_tool(tool, self, marked) for tool in registry}
         config.tools = tuple(config.tools)
         self._attach = functools.partial(
             vars(config).update, _concertino_hooks=self.hooks, _concertino_registry=(config.tools, registry)
@@ -201,7 +213,12 @@ class Play:
                 self._attach()  # another play with the same agent may have taken place meanwhile
                 self._live = asyncio.get_running_loop().create_future()
                 starts = not resumed and not number
-                result = await self._result(self._start(process) if starts else process.resume(OPERATOR, self.run_id))
+                chat = Chat(self._message, scope=self._scope, conversation_id="c1")
+                result = await self._result(
+                    process.start(chat, self._subject.name, run_id=RUN_ID)
+                    if starts
+                    else process.resume(OPERATOR, self.run_id)
+                )
                 if result is None:
                     return False
                 if result.status != "suspended" or not result.waiting:
@@ -213,10 +230,6 @@ class Play:
         except TimeoutError:
             self.trace.report("endless", "the run does not end, and does not answer a stop")
         return True
-
-    async def _start(self, process: Runtime) -> LiveRun:
-        chat = Chat(self._message, scope=self._scope, conversation_id="c1")
-        return await process.start(chat, self._subject.name, run_id=RUN_ID)
 
     async def _result(self, opening: Coroutine[Any, Any, LiveRun]) -> RunResult | None:
         """Return the result of a run that *opening* starts or resumes; None if the process crashed before."""
@@ -257,12 +270,14 @@ class Play:
     async def _finish(self, result: RunResult) -> None:
         trace = self.trace
         decided = trace.error
-        self._check_messages()
+        text, since = self._messages[-1]
+        admitted = self.hooks.watch.reviewed.get(text, text)
+        if admitted is not None and not _contain(trace.requests[since:], admitted):
+            trace.report("message", f"a request lacks the message of the user, {text!r:.60}")
         typed = self.hooks.config.output_type is not None
-        if result.status == "completed" and not result.text and self._answers.last_text and not _is_silent(self.hooks):
-            trace.report(
-                "answer", f"the run completes without an answer, though the model wrote {self._answers.last_text!r}"
-            )
+        written = self._answers.last_text.strip()
+        if result.status == "completed" and not result.text.strip() and written and not _is_silent(self.hooks):
+            trace.report("answer", f"the run completes without an answer, though the model wrote {written!r}")
         if result.status == "failed" and typed and self._answers.last_move == "value" and not decided:
             trace.report("answer", f"the agent replaces a valid answer by {result.text!r:.60}")
         trace.state = self._answers.canonical(self.hooks.watch.state)
@@ -299,11 +314,23 @@ class Play:
         else:
             live = await asyncio.shield(self._live)
             if control.what == "stop":
-                self.stopped = self.was_stopped = True
-                self._moves_at_stop = self._answers.moves
-                live._orchestrator.stop(_STOP_SECONDS)
+                self._stop(live)
             else:
                 await self._steer()
+
+    def waits(self, hook: str) -> None:
+        """Pass a point at which *hook* waits for something."""
+        control = self._pass(f"hook {hook}{WAITS}")
+        if control is not None and control.what == "stop":
+            if self._live.done():
+                self._stop(self._live.result())
+            else:  # the run is starting
+                self._live.add_done_callback(lambda live: self._stop(live.result()))
+
+    def _stop(self, live: LiveRun) -> None:
+        self.stopped = self.was_stopped = True
+        self._moves_at_stop = self._answers.moves
+        live._orchestrator.stop(min(_STOP_SECONDS, self._subject.hook_seconds / 4))
 
     async def _store_point(self, name: str, _number: int) -> None:
         """Pass a point of the store. Nothing is written once the process has crashed."""
@@ -330,15 +357,6 @@ class Play:
         if control is not None and control.what != "hold":
             self.trace.events.append(f"{_HAPPENS[control.what]} at {name!r}")
         return control
-
-    def _check_messages(self) -> None:
-        """Report a message of the user that a later request lacks."""
-        text, since = self._messages[-1]
-        admitted = self.hooks.watch.reviewed.get(text, text)
-        if admitted is not None and not all(
-            json.dumps(admitted)[1:-1] in asked for asked in self.trace.requests[since:]
-        ):
-            self.trace.report("message", f"a request lacks the message of the user, {text!r:.60}")
 
     async def _steer(self) -> None:
         text = f"One more thing (words-{self._user}-{len(self._messages)})"
@@ -368,10 +386,15 @@ def _limits(inner: LimitsFunction, hook_seconds: float) -> LimitsFunction:
     return limits
 
 
+def _contain(requests: Sequence[str], text: str) -> bool:
+    """Return whether all *requests*, which are JSON, have *text*."""
+    return all(json.dumps(text)[1:-1] in each for each in requests)
+
+
 def _is_silent(hooks: WatchedHooks) -> bool:
     """Return whether the text of the model is not meant for the user."""
     config = hooks.config
-    return bool(hooks.interpret_response.own or config.turn_type or config.audience == "internal")
+    return bool(config.turn_type or config.audience == "internal")
 
 
 @contextlib.contextmanager

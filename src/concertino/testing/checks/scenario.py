@@ -45,21 +45,30 @@ class Move:
         if self.kind in _ODD:
             return _ODD[self.kind]()
         if self.calls:
-            return self._call(tools, f"args-{word}", number)
+            return self._call(tools, word, number)
         text = f"said-{word}"
         if self.kind == "value":
             schema = request.output_schema
             return json.dumps({"answer": text} if schema is None else value_of(schema.schema, text, number))
         return f"The answer is {text}."
 
-    def _call(self, tools: Mapping[str, ToolSpec], text: str, number: int) -> Any:
+    def _call(self, tools: Mapping[str, ToolSpec], word: str, number: int) -> Any:
         if self.kind == "all":
-            return [call(each.name, **value_of(each.parameters, text, number)) for each in tools.values()]
+            return [
+                call(each.name, **value_of(each.parameters, arguments_mark(word, each.name), number))
+                for each in tools.values()
+            ]
         if self.kind in ("wrong", "broken"):
             return call(self.tool, '{"a": ' if self.kind == "broken" else '{"wrong": [null]}')
         if self.tool not in tools:
-            return call("no_such_tool", text=text)
-        return call(self.tool, **value_of(tools[self.tool].parameters, text, number if self.kind == "call" else 0))
+            return call("no_such_tool", text=f"args-{word}")
+        text, choice = arguments_mark(word, self.tool), number if self.kind == "call" else 0
+        return call(self.tool, **value_of(tools[self.tool].parameters, text, choice))
+
+
+def arguments_mark(word: str, tool: str) -> str:
+    """Return the text that marks the arguments of *tool*."""
+    return f"args-{word}-{tool}."
 
 
 _ODD: dict[str, Callable[[], Any]] = {
@@ -89,6 +98,8 @@ _LABELS = {
 _CALLING = ("unknown", "call", "repeat", "wrong", "broken", "all", "given")
 
 What = Literal["crash", "stop", "steer", "hold"]
+WAITS = " waits"
+"""The end of the name of a point at which a hook waits for something. A run can only be stopped there."""
 
 
 @record

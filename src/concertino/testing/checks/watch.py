@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import _socket
 import asyncio
 import copy
 import functools
 import inspect
+import itertools
 import json
-import os
-import select
-import sys
-import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from decimal import Decimal
-from types import FrameType
 from typing import Any, Protocol
 
 from ...errors import ConfigurationError, HookError, LimitError, ProviderError, StorageError, ToolError
-from ...messages import ToolCall
+from ...messages import AssistantMessage, ToolCall, ToolMessage
 from ...orchestrator.agent import DECISIONS, AgentConfig
 from ...orchestrator.hooks import ComposedHook, Hook, Hooks
 from ...orchestrator.outcome import Allow, Ask, Fail, Outcome
 from ...orchestrator.plain import dump_state, load_state
 from ...orchestrator.run import RunContext
+from ...providers.base import ModelRequest
 from ...tools.base import Tool, ToolContext
 from ...usage import UsageRecord
+from .blocking import BlockingWatch
 from .scenario import Trace
 
 INSIDE: ContextVar[str] = ContextVar("inside", default="")
@@ -43,17 +40,8 @@ _PURE = (
 """The hooks whose decision depends on their arguments and the agent's state alone."""
 _OURS = (ProviderError, LimitError, StorageError)
 """Errors that the check itself causes."""
-_BLOCKING = (
-    time.sleep,
-    os.system,
-    select.select,
-    _socket.getaddrinfo,
-    _socket.gethostbyname,
-    getattr(os, "waitpid", None),
-)
-"""Functions that block the event loop."""
-_BLOCKING_METHODS = ("connect", "recv", "accept", "poll")
-"""Methods of sockets and selectors that block it."""
+_ADDRESSES = 200
+"""Objects that exist only while a decision is made again, so that what it creates has other addresses."""
 _UNTIL_CANCELLED = 50
 """Turns of the event loop in which a cancellation reaches every task of a run."""
 
@@ -68,6 +56,9 @@ class Watched(Protocol):
 
     async def point(self, name: str) -> None:
         """Pass a point."""
+
+    def waits(self, hook: str) -> None:
+        """Pass a point at which *hook* waits for something."""
 
 
 class WatchedHooks(Hooks):
@@ -104,7 +95,8 @@ class HookWatch:
             await play.point(f"hook {name}")
         run = args[0] if args else None
         given = _content(args), _run_state(run)
-        watch = BlockingWatch()
+        newest = _newest_results(args[1]) if name == "build_request" else ()
+        watch = BlockingWatch(functools.partial(play.waits, name))
         earlier = copy.deepcopy(run.agent_state) if play.twice and run is not None else None
         try:
             value = await _observed(function, args, watch)
@@ -124,6 +116,8 @@ class HookWatch:
             self._report("input", f"{name} changes its arguments or run.state")
         if play.twice and name in _PURE:
             self._repeat(name, function, args, value, earlier)
+        if newest:
+            self._check_results(newest, value)
         self._judge(name, run, args, value)
         return value
 
@@ -148,7 +142,9 @@ class HookWatch:
     def _repeat(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], value: Any, earlier: Any) -> None:
         """Make the decision again with the same input, and an authorization also with the call spelled differently."""
         run = args[0] if args else None
+        taken = [object() for _ in range(_ADDRESSES)]
         again = _at_once(function, run, earlier, args)
+        del taken
         if again is not _LATER and again != value:
             self._report("unstable", f"{name} decides differently about the same input: {value!r:.60}, {again!r:.60}")
         if name != "authorize_tool_call" or not isinstance(args[1], ToolCall):
@@ -188,6 +184,15 @@ class HookWatch:
             self._report("state", f"{lost} comes back from the journal differently")
         self.state = text
 
+    def _check_results(self, newest: Sequence[ToolMessage], sent: ModelRequest) -> None:
+        """Report a request without the *newest* results. Their text may be anywhere in it."""
+        answered = {each.call_id for each in sent.messages if isinstance(each, ToolMessage)}
+        missing = [each for each in newest if each.call_id not in answered]
+        shown = f"{sent.system} {sent.messages}" if missing else ""
+        for each in missing:
+            if repr(each.content)[1:-1] not in shown:
+                self._report("message", f"a request lacks the result of {each.name}, {each.content!r:.60}")
+
     def _check_usage(self, measured: UsageRecord, booked: UsageRecord) -> None:
         for field in ("id", "run_id", "agent_path"):
             if getattr(measured, field) != getattr(booked, field):
@@ -211,8 +216,8 @@ class HookWatch:
         self._asked[(tool, json.dumps(json.loads(arguments), sort_keys=True, default=str))] = verdict
 
 
-def watched_tool(tool: Tool, play: Watched, mark: str = "") -> Tool:
-    """Return a copy of *tool* with a point before and after each call; *mark* is added to its text results."""
+def watched_tool(tool: Tool, play: Watched, marked: Callable[[str, str], str] | None = None) -> Tool:
+    """Return a copy of *tool* with a point before and after each call; *marked* marks its text results."""
     twin, execute = copy.copy(tool), tool.execute
 
     async def awaited(value: Awaitable[Any]) -> Any:
@@ -225,7 +230,7 @@ def watched_tool(tool: Tool, play: Watched, mark: str = "") -> Tool:
             INSIDE.reset(token)
             if inspect.iscoroutine(value):
                 value.close()  # it has not begun if the process crashed before
-        return f"{result} {mark}" if mark and isinstance(result, str) else result
+        return marked(tool.name, result) if marked is not None and isinstance(result, str) else result
 
     def run(arguments: dict[str, Any], context: ToolContext) -> Any:
         value = execute(arguments, context)
@@ -233,68 +238,6 @@ def watched_tool(tool: Tool, play: Watched, mark: str = "") -> Tool:
 
     object.__setattr__(twin, "execute", run)
     return twin
-
-
-# -- blocking calls ----------------------------------------------------------------------------------------------------
-
-
-class BlockingWatch:
-    """Notes the calls in a hook that block the event loop. It profiles the hook's own steps only."""
-
-    def __init__(self) -> None:
-        self.blocked = ""
-
-    def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call *function* and return its value."""
-        before = sys.getprofile()
-        sys.setprofile(self._note)
-        try:
-            return function(*args)
-        finally:
-            sys.setprofile(before)
-
-    async def steps(self, value: Awaitable[Any]) -> Any:
-        """Await *value*."""
-        return await _Steps(self, value)
-
-    def _note(self, _frame: FrameType, event: str, called: Any) -> None:
-        if event == "c_call" and (called in _BLOCKING or _blocks(called)):
-            self.blocked = self.blocked or called.__name__
-
-
-class _Steps:
-    """An awaitable whose steps are profiled, and not what happens between them."""
-
-    def __init__(self, watch: BlockingWatch, value: Awaitable[Any]) -> None:
-        self._watch, self._value = watch, value
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        steps: Any = self._value.__await__()
-        step, given = next, ()
-        while True:
-            try:
-                waits_for = self._watch.call(step, steps, *given)
-            except StopIteration as end:
-                return end.value
-            try:
-                yield waits_for
-                step, given = next, ()
-            except GeneratorExit:
-                steps.close()
-                raise
-            except BaseException as error:  # noqa: BLE001 - passed on to the hook
-                step, given = _raise_in, (error,)  # type: ignore[assignment]  # one step or the other
-
-
-def _raise_in(steps: Any, error: BaseException) -> Any:
-    return steps.throw(error)
-
-
-def _blocks(called: Any) -> bool:
-    owner = getattr(called, "__self__", None)
-    if called.__name__ not in _BLOCKING_METHODS or owner is None:
-        return False
-    return owner.gettimeout() != 0 if isinstance(owner, _socket.socket) else type(owner).__module__ == "select"
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -339,6 +282,12 @@ def _at_once(function: Callable[..., Any], run: Any, state: Any, args: tuple[Any
 def _content(args: tuple[Any, ...]) -> str:
     """Return what a hook may read from its arguments and must not change."""
     return repr([each for each in args if isinstance(each, dict | list | tuple | Outcome | UsageRecord)])
+
+
+def _newest_results(request: ModelRequest) -> tuple[ToolMessage, ...]:
+    """Return the results that the model has not seen yet."""
+    since = itertools.takewhile(lambda each: not isinstance(each, AssistantMessage), reversed(request.messages))
+    return tuple([each for each in since if isinstance(each, ToolMessage)])
 
 
 def _run_state(run: Any) -> str:

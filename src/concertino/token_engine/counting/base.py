@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from .scripts import foreign_tokens
+
 
 class TokenCounter(Protocol):
     """Counts the tokens of a text without network access."""
@@ -46,42 +48,9 @@ _RUNS = (
     (b'":"', -1.6),
 )
 """Corrections for what has fewer tokens than characters, by its shape: numbers, blanks, rules, and JSON's signs."""
+_TABS, _PER_TABS = b"\t" * 4, -1.05
 _SHORT = 32
 """Characters of an ASCII text below which a third of its length is close enough."""
-
-_ACCENTED = 1.4
-_SCRIPTS: tuple[tuple[float, bytes], ...] = (
-    (1.6, bytes([*range(0x1F, 0x30), *range(0xF9, 0xFF)])),  # punctuation, symbols, lines of boxes
-    (_ACCENTED, b"\x01\x02"),
-    (0.37, b"\x04\x09\x0b\x0d"),  # Cyrillic, Devanagari, Bengali, Tamil, Malayalam
-    (0.34, b"\x06"),  # Arabic
-    (1.0, bytes([*range(0x30, 0x34), *range(0x4E, 0xAC)])),  # Japanese, Chinese
-    (0.85, bytes(range(0xAC, 0xD8))),  # Korean
-    (1.1, bytes(range(0xD8, 0xE0))),  # half an emoji
-    (0.5, b"\x03\x0e"),  # Greek, Thai
-    (0.47, b"\x05\x0c"),  # Armenian, Hebrew, Telugu, Kannada
-    (0.62, b"\x0a\x10\x17"),  # Gurmukhi, Gujarati, Burmese, Khmer
-    (0.05, b"\x1e"),  # Vietnamese, besides its other letters
-    (1.8, b"\x07\x08\x0f\x11\xff"),  # Syriac, Tibetan, wide letters
-    (2.7, bytes([*range(0x12, 0x1E), *range(0xE0, 0xF9)])),  # Ethiopic, private use
-    (3.0, bytes(range(0x34, 0x4E))),  # rare Chinese
-)
-"""Tokens of o200k_base per UTF-16 unit, by its high byte."""
-_PARTS_OF_SCRIPTS = (
-    (b"\x02", 0.6, (b"\xc9", b"\xca", b"\xcb")),  # phonetic letters
-    (b"\x03", 1.5, (b"\xcc", b"\xcd")),  # combining accents
-    (b"\x0b", 0.9, (b"\xe0\xac", b"\xe0\xad")),  # Odia
-    (b"\x0d", 0.4, (b"\xe0\xb6", b"\xe0\xb7")),  # Sinhala
-    (b"\x0e", 1.5, (b"\xe0\xba", b"\xe0\xbb")),  # Lao
-    (b"\x10", -0.25, (b"\xe1\x83",)),  # Georgian
-    (b"\x13", 0.6, (b"\xe1\x8e", b"\xe1\x8f")),  # Cherokee
-)
-"""Scripts that share a high byte with another one: what they have more per character, and how their UTF-8 begins."""
-_ENDS_OF_CAPITALS, _PER_CAPITALIZED = bytes(range(0x90, 0xAA)), 0.4
-"""Second bytes of most Greek and Cyrillic capitals in UTF-8, and what capitals have more, apart from some initials."""
-_TABS, _PER_TABS = b"\t" * 4, -1.05
-_DIFFERENT, _PER_DIFFERENT = 600, 1.25
-"""Of a thousand characters of prose, fewer are different; others are rare, and have more tokens."""
 
 
 class EstimatingCounter:
@@ -100,7 +69,7 @@ class EstimatingCounter:
         estimate = sum([shape.count(run) * weight for run, weight in _RUNS]) + encoded.count(_TABS) * _PER_TABS
         if not ascii_only:
             plain = encoded.translate(None, _BEYOND_ASCII)
-            estimate += _foreign(text, encoded, len(plain))
+            estimate += foreign_tokens(text, encoded, len(plain))
         no_vowels = plain.translate(None, _VOWELS)
         no_common = no_vowels.translate(None, _COMMON)
         no_letters = no_common.translate(None, _LETTERS)
@@ -130,26 +99,3 @@ class EstimatingCounter:
             else:
                 high = middle - 1
         return text[:low]
-
-
-def _foreign(text: str, encoded: bytes, plain: int) -> float:
-    """Return the estimated tokens of the characters beyond ASCII; *plain* is the number of the others."""
-    highs = text.encode("utf-16-be", "surrogatepass")[::2]
-    left = highs.translate(None, b"\0")
-    estimate = (len(highs) - len(left) - plain) * _ACCENTED
-    for weight, bytes_ in _SCRIPTS:
-        if not left:
-            break
-        rest = left.translate(None, bytes_)
-        estimate += weight * (len(left) - len(rest))
-        left = rest
-    for high, more, beginnings in _PARTS_OF_SCRIPTS:
-        if high in highs:
-            estimate += more * sum(map(encoded.count, beginnings))
-    foreign = len(text) - plain
-    if highs.count(b"\x03") + highs.count(b"\x04") > foreign / 2:
-        capitals = len(encoded) - len(encoded.translate(None, _ENDS_OF_CAPITALS))
-        estimate += _PER_CAPITALIZED * max(capitals - foreign // 8, 0)
-    if len(set(text[:1_000])) > _DIFFERENT:
-        estimate += _PER_DIFFERENT * foreign
-    return estimate

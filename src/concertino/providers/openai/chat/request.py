@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any
 
+from ....cache_rules import cache_rule
 from ....messages import (
     AssistantMessage,
     ForcedTool,
@@ -25,7 +26,7 @@ from ....messages import (
     UserMessage,
 )
 from ...base import ModelRequest
-from ...catalog import check_lacking, check_settings, supported_efforts, takes_breakpoints, unsupported
+from ...catalog import check_lacking, check_settings, supported_efforts, unsupported
 from ...http.encoding import (
     IMAGES,
     RequestBody,
@@ -135,7 +136,7 @@ def _add_settings(head: dict[str, Any], request: ModelRequest, provider: str, ve
 def _breakpoint(model: str, provider: str, vendor: Vendor) -> dict[str, Any] | None:
     if vendor.breakpoints:
         return CACHE_CONTROL
-    return BREAKPOINT if provider == "openai" and takes_breakpoints(model) else None
+    return BREAKPOINT if provider == "openai" and cache_rule(provider, model).breakpoints else None
 
 
 def _tool_choice(choice: ToolChoice, model: str, provider: str, vendor: Vendor) -> object:

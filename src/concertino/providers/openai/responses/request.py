@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from ....cache_rules import cache_rule
 from ....messages import (
     AssistantMessage,
     ForcedTool,
@@ -38,7 +39,7 @@ from ....messages import (
     UserMessage,
 )
 from ...base import ModelRequest
-from ...catalog import check_lacking, check_settings, supported_efforts, takes_breakpoints
+from ...catalog import check_lacking, check_settings, supported_efforts
 from ...http.encoding import (
     IMAGES,
     NOT_RETURNED,
@@ -118,7 +119,8 @@ def request_body(
     encoder = ItemEncoder(provider, encrypted=encrypted, stored=extra.get("store") is True)
     messages = encoder.wire(request.messages)
     system: list[str] = []
-    if request.breakpoints is not None and provider == "openai" and takes_breakpoints(request.model):
+    takes_breakpoints = provider == "openai" and cache_rule(provider, request.model).breakpoints
+    if request.breakpoints is not None and takes_breakpoints:
         head["prompt_cache_options"] = EXPLICIT
         messages = with_breakpoints(messages, request.breakpoints, BREAKPOINT, "input_text")
         if request.system:  # `instructions` cannot have a breakpoint

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Literal
 
-from ...ids import SINCE_GPT_5_6, in_family
-from ...records import record
+from .ids import SINCE_GPT_5_6, in_family
+from .records import record
 
 Binding = Literal["free", "turn", "prefix"]
 """The messages that an edit must not change. `free`: none. `turn`: the model's messages of the current tool loop.
@@ -35,40 +35,32 @@ class CacheRule:
     """Tokens of the shortest prefix that is cached."""
     step: int = 1
     """Entries end at a multiple of this number of tokens."""
-    source: str = ""
-    """The provider's page with these figures."""
 
 
-_ANTHROPIC = "platform.claude.com/docs, Prompt caching, 2026-11"
-_OPENAI = "developers.openai.com/api/docs/guides/prompt-caching, 2026-11"
-_GOOGLE = "ai.google.dev/gemini-api/docs/caching and /pricing, 2026-11"
-_DEEPSEEK = "api-docs.deepseek.com, Context caching and pricing, 2026-11"
+_UNKNOWN = CacheRule(read=0.25, write=1.0, output=4.0)  # cautious figures
 
 
 def _claude(minimum: int) -> CacheRule:
-    return CacheRule(read=0.1, write=1.25, breakpoints=True, minimum=minimum, source=_ANTHROPIC)
+    return CacheRule(read=0.1, write=1.25, breakpoints=True, minimum=minimum)
 
 
 def _gpt(read: float, output: float) -> CacheRule:
-    return CacheRule(read=read, write=1.0, seconds=600.0, step=128, output=output, source=_OPENAI)
+    return CacheRule(read=read, write=1.0, seconds=600.0, step=128, output=output)
 
 
 def _gemini(read: float, minimum: int, output: float) -> CacheRule:
-    return CacheRule(read=read, write=1.0, minimum=minimum, output=output, source=_GOOGLE)
+    return CacheRule(read=read, write=1.0, minimum=minimum, output=output)
 
 
-_FREE = CacheRule(read=0.0, write=0.0, output=0.0, source="local: no provider")
-_UNKNOWN = CacheRule(read=0.25, write=1.0, output=4.0, source="unknown provider: cautious figures")
-_MARKED = CacheRule(read=0.1, write=1.25, output=8.0, seconds=1_800.0, breakpoints=True, source=_OPENAI)
-_KEPT = CacheRule(read=0.1, write=1.0, output=2.0, seconds=3_600.0, step=64, minimum=64, source=_DEEPSEEK)
-
+# As of November 2026: platform.claude.com/docs (Prompt caching), developers.openai.com/api/docs/guides/prompt-caching,
+# ai.google.dev/gemini-api/docs/caching and /pricing, api-docs.deepseek.com (Context caching and pricing).
 _RULES: tuple[tuple[str, str, CacheRule], ...] = (
-    ("demo", r"", _FREE),
+    ("demo", r"", CacheRule(read=0.0, write=0.0, output=0.0)),
     ("anthropic", r"claude-(opus-5|fable)", _claude(512)),
     ("anthropic", r"claude-(opus-4-[56]|haiku-4-5)", _claude(4_096)),
     ("anthropic", r"claude-(3-5-haiku|3-haiku|haiku)", _claude(2_048)),
     ("anthropic", r"", _claude(1_024)),
-    ("openai", SINCE_GPT_5_6, _MARKED),
+    ("openai", SINCE_GPT_5_6, CacheRule(read=0.1, write=1.25, output=8.0, seconds=1_800.0, breakpoints=True)),
     ("openai", r"gpt-5", _gpt(0.1, 8.0)),
     ("openai", r"(gpt-4\.1|o3|o4)", _gpt(0.25, 4.0)),
     ("openai", r"", _gpt(0.5, 4.0)),
@@ -76,7 +68,7 @@ _RULES: tuple[tuple[str, str, CacheRule], ...] = (
     ("google", r"gemini-2\.5-flash", _gemini(0.1, 1_024, 8.0)),
     ("google", r"", _gemini(0.1, 4_096, 8.0)),
     ("openrouter", r"claude", _claude(1_024)),
-    ("deepseek", r"", _KEPT),
+    ("deepseek", r"", CacheRule(read=0.1, write=1.0, output=2.0, seconds=3_600.0, step=64, minimum=64)),
 )
 
 _PRESERVED = (

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from ...context_state import ContextReport
-from ...messages import Message
-from ...records import record
-from ...usage import Tokens
-from ..edits import Edit, Reduce
-from ..view import View
-from .rules import CacheRule
+from ..cache_rules import CacheRule
+from ..context_state import ContextReport
+from ..messages import Message
+from ..records import record
+from ..usage import Tokens
+from .edits import Edit, Reduce
+from .view import View
 
 MissReason = Literal[
     "model_changed", "system_prompt_changed", "tools_changed", "settings_changed", "conversation_replaced", "provider"
@@ -107,13 +107,11 @@ class CacheMonitor:
         return miss
 
     def _reason(self, before: CacheKey, key: CacheKey) -> MissReason:
-        if self._replaced:
-            return "conversation_replaced"
-        if before[0] != key[0]:
-            return "model_changed"
-        changed = [name for name, text in key[1].items() if before[1].get(name) != text]
+        if self._replaced or before[0] != key[0]:
+            return "conversation_replaced" if self._replaced else "model_changed"
+        changed = next((name for name, text in key[1].items() if before[1].get(name) != text), "")
         if changed:
-            return "system_prompt_changed" if changed[0] == "system prompt" else "tools_changed"
+            return "system_prompt_changed" if changed == "system prompt" else "tools_changed"
         return "provider" if before[2] == key[2] else "settings_changed"
 
 

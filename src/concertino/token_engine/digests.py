@@ -1,16 +1,12 @@
-"""Digests of results that are no longer sent, and the lookup that recalls the whole."""
+"""Digests of results that are no longer sent, and extracts of results that are too long."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
 
 from ..ids import handle_for
-from ..messages import AssistantMessage, Message, ToolMessage
-from ..records import record
+from ..messages import ToolMessage
 from .counting.base import TokenCounter
-from .edits import Edit, Summarize
 
 RECALL = "recall"
 """Name of the tool by which a model recalls omitted content."""
@@ -29,10 +25,6 @@ _HEAD, _LINES = 0.5, 0.2
 """Shares of an extract that its head, and telling lines between head and tail, may have."""
 _LONGEST_TOKEN = 12
 """Characters per token that no ordinary text reaches: a longer text exceeds the limit without counting."""
-_PASSAGE = 600
-"""Characters of a passage that a search finds."""
-_PASSAGES = 8
-"""Passages that a search finds at most."""
 
 
 def handle_of(message: ToolMessage) -> str:
@@ -109,65 +101,3 @@ def cut_middle(counter: TokenCounter, text: str, limit: int, hint: str = "") -> 
     while counter.count(shown := _extract(text, size, hint)) > limit and size > 0:
         size = size * 9 // 10
     return shown
-
-
-@record
-class Recalled:
-    """The whole content under a handle."""
-
-    text: str
-    stored: bool = True
-    """False if a part of it must not be kept after the run."""
-
-
-def recalled(messages: Sequence[Message], edits: Iterable[Edit], handle: str) -> Recalled | None:
-    """Return the whole content that was cut, reduced, summarized or omitted under *handle*; None if unknown."""
-    for message in reversed(messages):
-        if isinstance(message, ToolMessage) and handle_of(message) == handle:
-            return Recalled(whole_of(message), message.stored)
-    for edit in edits:
-        if isinstance(edit, Summarize) and edit.handle == handle:
-            found = messages[edit.first : edit.end]
-            parts = list(map(transcript, found))
-            return Recalled("\n\n".join([part.text for part in parts]), all(part.stored for part in parts))
-    return None
-
-
-def found_in(texts: Iterable[Recalled], query: str) -> Recalled | None:
-    """Return the passages of *texts* that match *query* best, in order; None if nothing matches.
-
-    A passage matches by the words that it contains; a rare word counts more, and the whole query most.
-    """
-    words = {word for word in re.findall(r"[\w./@:#-]+", query.lower()) if len(word) > 1} or {query.lower()}
-    phrase = query.lower().strip()
-    passages = [(Recalled(text, whole.stored), text.lower()) for whole in texts for text in _passages(whole.text)]
-    frequency = {word: sum(word in lower for _, lower in passages) for word in words}
-    weights = {word: math.log(1 + len(passages) / count) for word, count in frequency.items() if count}
-    scores = [
-        sum([weight for word, weight in weights.items() if word in lower]) + 10 * (phrase in lower)
-        for _, lower in passages
-    ]
-    best = sorted(
-        (number for number, score in enumerate(scores) if score), key=lambda number: (-scores[number], -number)
-    )
-    found = [passages[number][0] for number in sorted(best[:_PASSAGES])]
-    return (
-        Recalled("\n\n[...]\n".join(each.text for each in found), all(each.stored for each in found)) if found else None
-    )
-
-
-def _passages(text: str) -> Iterator[str]:
-    """Yield *text* in passages that overlap by a quarter, so that none cuts a sentence that another has not whole."""
-    step = _PASSAGE * 3 // 4
-    for start in range(0, max(len(text) - _PASSAGE // 4, 1), step):
-        yield text[start : start + _PASSAGE]
-
-
-def transcript(message: Message, *, whole: bool = True) -> Recalled:
-    """Return the text of *message* with its role; a result as it is sent unless *whole*."""
-    if isinstance(message, ToolMessage):
-        return Recalled(f"result of {message.name}:\n{whole_of(message) if whole else message.content}", message.stored)
-    if isinstance(message, AssistantMessage):
-        calls = "".join(f"\n{call.name}({call.arguments})" for call in message.tool_calls)
-        return Recalled(f"assistant:\n{message.text}{calls}", message.stored)
-    return Recalled(f"{message.role}:\n{message.text}", message.stored)

@@ -13,7 +13,7 @@ from genai_prices.data_snapshot import get_snapshot
 from hypothesis import given
 from hypothesis import strategies as st
 
-from concertino.token_engine.pricing import price
+from concertino.providers.pricing import price
 from concertino.usage import Receipt, Tokens
 
 
@@ -134,7 +134,7 @@ import socket, threading
 def refuse(*_): raise AssertionError("a connection")
 socket.socket.connect = refuse
 socket.getaddrinfo = refuse
-from concertino.token_engine.pricing import price
+from concertino.providers.pricing import price
 from concertino.usage import Tokens
 assert price("openai", "gpt-4o", Tokens(1, 1))[0]
 assert threading.active_count() == 1, threading.enumerate()
@@ -146,7 +146,7 @@ def test_preload_loads_the_list_in_a_thread() -> None:
     program = """
 import sys, threading
 from decimal import Decimal
-from concertino.token_engine.pricing import preload, price
+from concertino.providers.pricing import preload, price
 from concertino.usage import Tokens
 preload("scripted", "any")
 assert threading.active_count() == 1
@@ -162,15 +162,6 @@ preload("no-such-provider", "gpt-4o")
 assert price("no-such-provider", "gpt-4o", Tokens(1, 1)) == (None, "")
 """
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_importing_the_token_engine_loads_no_tokenizer_and_no_prices() -> None:
-    program = """
-import sys, concertino.token_engine
-print([name for name in ("tiktoken", "genai_prices", "tempfile", "gzip") if name in sys.modules])
-"""
-    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert found.stdout.strip() == "[]"
 
 
 prompts = st.sampled_from((0, 1, 1_000, 128_000, 200_000, 200_001, 500_000))
