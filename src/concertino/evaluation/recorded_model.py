@@ -17,7 +17,7 @@ from ..records import record
 from ..storage.codec import encode_message
 from ..usage import Tokens, UsageRecord
 from .differences import FIELDS, added_tokens, are_equal, difference
-from .recorded_run import Exchange, RecordedRun
+from .recorded_run import RecordedExchange, RecordedRun
 from .recorded_tools import ToolResults
 
 _PATIENCE = 5.0
@@ -125,7 +125,7 @@ class Playback:
         self.usage += booked
         return Reply(exchange.message, tokens, receipt=None if answered is None else answered.receipt)
 
-    def _is_same(self, exchange: Exchange, request: ModelRequest) -> bool:
+    def _is_same(self, exchange: RecordedExchange, request: ModelRequest) -> bool:
         before = exchange.request
         if are_equal(before, request, self._compared):
             return True

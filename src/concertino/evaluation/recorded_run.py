@@ -24,7 +24,7 @@ from ..usage import UsageRecord
 
 
 @record(frozen=False, kw_only=True)
-class Exchange:
+class RecordedExchange:
     """A request of a turn with its answer, after any number of attempts."""
 
     step: int
@@ -55,7 +55,7 @@ class RecordedRun:
 
     def __init__(self, journal: StoredJournal) -> None:
         self.journal = journal
-        self.exchanges: list[Exchange] = []
+        self.exchanges: list[RecordedExchange] = []
         self.questions: defaultdict[str, list[str]] = defaultdict(list)
         """Answers to questions outside the conversation, by the digest of the question."""
         self.summaries: list[tuple[int, str]] = []
@@ -72,7 +72,7 @@ class RecordedRun:
         if run.end.status == "cancelled":
             raise RunStateError("it was stopped")
         self.state = Replay(run, journal.texts, journal.contents, journal.history)
-        self._open: Exchange | None = None
+        self._open: RecordedExchange | None = None
         try:
             for step in read_steps(journal):
                 self._read(step)
@@ -127,7 +127,7 @@ class RecordedRun:
         match step.entry:
             case ModelRequested() if self._open is None:
                 assert found.request is not None
-                self._open = Exchange(step=step.step, request=found.request.request)
+                self._open = RecordedExchange(step=step.step, request=found.request.request)
             case ModelAnswered() if self._open is not None:
                 assert found.turn is not None
                 self._open.message = found.turn.message

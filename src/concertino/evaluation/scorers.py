@@ -17,7 +17,7 @@ from .eval_case import EvalCase
 
 @record
 class Score:
-    """A scorer's verdict on one answer. Raises `ConfigurationError` if its value is no number from 0 to 1."""
+    """A scorer's verdict on one answer. Raises `ConfigurationError` for a value outside 0 to 1."""
 
     value: float | None
     """From 0 to 1; None if the scorer has no verdict, such as a judge that failed."""
