@@ -16,6 +16,7 @@ from ..operations import Operation
 from ..scope import AnyScope, Operator, Scope, TenantScope
 from ..usage import UsageRecord
 from ..waits import Resolution, Wait
+from .schedule_store import ScheduleStore
 from .types import (
     Account,
     ApprovalRule,
@@ -40,7 +41,6 @@ from .types import (
 
 if TYPE_CHECKING:
     from .conversation_types import DueTurn, Feedback, QueuedTurn, StoredConversation, StoredHistory, StoredTurn
-    from .schedule_types import Schedule
 
 
 class JournalStore(Protocol):
@@ -434,38 +434,6 @@ class Conversations(Protocol):
 
     async def delete_conversation(self, scope: Scope, conversation_id: str) -> Erased:
         """Erase a conversation with its runs, which are ended first. The ledger stays."""
-        ...
-
-
-class ScheduleStore(Protocol):
-    """Schedules: messages that are sent to an agent at given times, each on behalf of a user."""
-
-    async def add_schedule(self, scope: Scope, schedule: Schedule) -> bool:
-        """Store a schedule of *scope*. Return False, and change nothing, if its scope has one of that id."""
-        ...
-
-    async def schedules(self, scope: AnyScope, *, limit: int = 100) -> Sequence[Schedule]:
-        """Return the schedules that *scope* reaches, the oldest first."""
-        ...
-
-    async def schedule(self, scope: AnyScope, schedule_id: str) -> Schedule | None:
-        """Return one schedule, or None."""
-        ...
-
-    async def due_schedules(
-        self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None
-    ) -> tuple[float, Sequence[Schedule]]:
-        """Return the store's time, and the schedules that are due, the longest due first; only those of *agents*."""
-        ...
-
-    async def move_schedule(
-        self, scope: AnyScope, schedule_id: str, due_at: float | None, *, since: float | None
-    ) -> bool:
-        """Set when a schedule is due, or pause it with None, if it is due at *since* now. Return whether it was."""
-        ...
-
-    async def delete_schedule(self, scope: AnyScope, schedule_id: str) -> bool:
-        """Erase a schedule. Return whether there was one."""
         ...
 
 

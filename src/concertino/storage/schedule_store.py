@@ -1,0 +1,43 @@
+"""The part of the port `Store` that keeps schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ..scope import AnyScope, Operator, Scope
+
+if TYPE_CHECKING:
+    from .schedule_types import Schedule
+
+
+class ScheduleStore(Protocol):
+    """Schedules: messages that are sent to an agent at given times, each on behalf of a user."""
+
+    async def add_schedule(self, scope: Scope, schedule: Schedule) -> bool:
+        """Store a schedule of *scope*. Return False, and change nothing, if its scope has one of that id."""
+        ...
+
+    async def schedules(self, scope: AnyScope, *, limit: int = 100) -> Sequence[Schedule]:
+        """Return the schedules that *scope* reaches, the oldest first."""
+        ...
+
+    async def schedule(self, scope: AnyScope, schedule_id: str) -> Schedule | None:
+        """Return one schedule, or None."""
+        ...
+
+    async def due_schedules(
+        self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None
+    ) -> tuple[float, Sequence[Schedule]]:
+        """Return the store's time, and the schedules that are due, the longest due first; only those of *agents*."""
+        ...
+
+    async def move_schedule(
+        self, scope: AnyScope, schedule_id: str, due_at: float | None, *, since: float | None
+    ) -> bool:
+        """Set when a schedule is due, or pause it with None, if it is due at *since* now. Return whether it was."""
+        ...
+
+    async def delete_schedule(self, scope: AnyScope, schedule_id: str) -> bool:
+        """Erase a schedule. Return whether there was one."""
+        ...
