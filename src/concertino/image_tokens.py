@@ -23,6 +23,8 @@ from math import ceil, floor, sqrt
 
 _HEADER = 120_000
 """Characters of base64 in which an image names its size; a JPEG may begin with 64 kB of other data."""
+_EDGE = 16_384
+"""Most pixels of a side that count: providers refuse more, and the header of a hostile file may name any number."""
 
 ImageRule = Callable[[int, int], int]
 """Returns the tokens of an image from its width and height."""
@@ -91,6 +93,7 @@ def image_tokens(data: str, model: str | None) -> int:
     width, height = _dimensions(data[:_HEADER])
     if not width or not height:
         return 0
+    width, height = min(width, _EDGE), min(height, _EDGE)
     if model is None:
         return max([rule(width, height) for _, rule in _RULES])
     return _rule(model)(width, height)

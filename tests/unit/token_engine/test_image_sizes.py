@@ -101,3 +101,10 @@ def test_the_images_of_a_run_count_as_its_model_bills_them() -> None:
 def test_an_image_of_unknown_size_counts_as_a_large_one(data: str | None) -> None:
     media = Media("image/png", url="https://example.org/a.png") if data is None else Media("image/png", data=data)
     assert media_size(media) == 2_000
+
+
+@pytest.mark.parametrize("model", [None, "google:gemini-2.5-pro", "openai:gpt-5.6", "openai:gpt-4o", "a:b"])
+@pytest.mark.parametrize(("width", "height"), [(2**32 - 1, 2**32 - 1), (2**32 - 1, 1), (1, 2**32 - 1)])
+def test_a_header_that_names_a_huge_image_costs_little_memory(model: str | None, width: int, height: int) -> None:
+    data = base64.b64encode(png(width, height)).decode()
+    assert media_size(Media("image/png", data=data), model) <= 130_000
