@@ -9,9 +9,24 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Ask, Chat, MemoryStore, Resources, RunContext, Runtime, Scope, ToolCall, tool
+from concertino import (
+    OPERATOR,
+    AgentConfig,
+    Ask,
+    Chat,
+    MemoryStore,
+    Resources,
+    RunContext,
+    Runtime,
+    Scope,
+    ToolCall,
+    tool,
+)
 from concertino.errors import RunEndedError
+from concertino.storage import Claim
 from concertino.testing import ScriptedModel, call
+
+from .kit import ended
 
 CARLA, ANN = Scope("acme", "carla"), Scope("acme", "ann")
 
@@ -33,6 +48,20 @@ class _HeldClaim(MemoryStore):
         self.claimed.set()
         await self.answer.wait()
         return claimed
+
+
+class _HeldRelease(MemoryStore):
+    """A store that answers the first release when the test says so, although it has made it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released, self.answer = asyncio.Event(), asyncio.Event()
+
+    async def release(self, claim: Claim) -> None:
+        await super().release(claim)
+        if not self.released.is_set():
+            self.released.set()
+            await self.answer.wait()
 
 
 @tool(effect="once")
@@ -90,6 +119,25 @@ async def test_a_caller_that_is_cancelled_while_it_resumes_a_run(caplog: pytest.
         result = await (await runtime.resume(CARLA, run_id)).result()
         assert (result.status, result.text) == ("completed", "Done.")
     assert [entry for entry in caplog.records if entry.levelno >= logging.WARNING] == []
+
+
+async def test_an_answer_while_a_run_is_about_to_leave_its_process() -> None:
+    """The run is claimed again only once it has left: no claim remains that nobody uses."""
+    async with _HeldRelease() as store:
+        resources = Resources(model=ScriptedModel(call("refund"), "Done."), store=store)
+        async with Runtime([Clerk()], resources, sweep=1e6, lease=1e6) as runtime:
+            run = await runtime.start(Chat("Refund it.", scope=CARLA), "clerk")
+            await store.released.wait()
+            (wait,) = await store.waits(CARLA)
+            await runtime.approve(ANN, wait.key)
+            left = run.done
+            claims = await store.claim_due(OPERATOR, "another process", 60.0, limit=8)
+            for claim in claims:
+                await store.release(claim)
+            store.answer.set()
+            assert (left, len(claims)) == (False, 1)
+            await ended(store, run.id)
+            assert (await runtime.result(CARLA, run.id)).text == "Done."
 
 
 async def test_leaving_before_the_watchdog_has_begun() -> None:

@@ -130,14 +130,14 @@ async def _build(victim: Scope) -> World:
         await store.remember(victim, f"{SECRET} in May")
         await store.set_budget(victim, Budget(tokens=10**6))
         message = {"message": SECRET}
-        schedule = Schedule(id="sched", tenant=victim.tenant, user=victim.user, agent="helper", input=message)
+        schedule = Schedule(id="schedule-0001", tenant=victim.tenant, user=victim.user, agent="helper", input=message)
         await store.add_schedule(victim, schedule)
         await runtime.close()
         await store.sweep(OPERATOR)
         ids = {
             "ended run": ended.id, "waiting run": waiting.id, "wait": open_wait.key, "answered wait": wait.key,
             "conversation": conversation.id, "turn": turns[0], "leaf": turns[1], "key": f"{SECRET}-one",
-            "schedule": "sched",
+            "schedule": "schedule-0001",
         }  # fmt: skip
         return World((await _content(store)).serialize(), ids)
 
