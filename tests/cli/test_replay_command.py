@@ -73,6 +73,7 @@ def test_a_run_of_a_built_in_agent_is_replayed(cli: Cli, corpus: Path) -> None:
     assert (done.returncode, "1 equal, 0 changed, 0 skipped" in done.stdout) == (0, True)
 
 
+@pytest.mark.slow
 def test_a_run_becomes_a_test_that_passes_and_fails_with_the_agent(cli: Cli, shop: Shop, tmp_path: Path) -> None:
     run = shop("clerk", "lookup broken\nlookup")
     arguments = ("runs", "test", run, "--app", "shop:make_runtime", "--db", "runs.db")

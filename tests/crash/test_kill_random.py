@@ -12,7 +12,7 @@ import time
 import pytest
 
 from .auditor import Evidence, audit
-from .conftest import shards, side_by_side
+from .conftest import side_by_side
 from .world import Case, World
 
 SEED = int(os.environ.get("CRASH_SEED", "20261121"))
@@ -47,7 +47,8 @@ def killed_at_random(case: Case, reference: Evidence, seed: int, duration: float
     return [f"seed {seed}, killed {kills} times at {moments}: {each}" for each in audit(case, reference, faults=kills)]
 
 
-@pytest.mark.parametrize("shard", shards(SHARDS))
+@pytest.mark.sweep
+@pytest.mark.parametrize("shard", range(SHARDS))
 def test_killed_at_random_moments(world: World, reference: Evidence, duration: float, shard: int) -> None:
     print(f"CRASH_SEED={SEED}, {MOMENTS} moments over {duration:.3f} s")
     seeds = [SEED + number for number in range(shard, MOMENTS, SHARDS)]

@@ -28,7 +28,9 @@ def count(*kinds: type) -> int:
     return sum(isinstance(each, kinds) for each in gc.get_objects())
 
 
-@pytest.mark.parametrize("number", [160, pytest.param(1000, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize(
+    "number", [pytest.param(160, marks=pytest.mark.slow), pytest.param(1000, marks=pytest.mark.sweep)]
+)
 async def test_idle_conversations_cost_no_memory(number: int) -> None:
     """A process keeps a bounded number of runs, logs and histories, however many conversations it has answered."""
     before = count(ToolOrchestrator)

@@ -175,11 +175,12 @@ class Runtime(Answering):
 
     async def _resume_claimed(self, claim: Claim) -> LiveRun:
         """Resume a tree that is claimed. If that fails, the claim is released."""
+        live = self._live.get(claim.root_id)
+        if live is not None and not live.done:
+            await self.store.release(claim)
+            live.on_end(self._watchdog.wake)
+            raise RunStateError("it is about to leave this process, and is resumed then")
         try:
-            live = self._live.get(claim.root_id)
-            if live is not None and not live.done:
-                live.on_end(self._watchdog.wake)
-                raise RunStateError("it is about to leave this process, and is resumed then")
             return await self._resume(await self._stored(claim.scope, claim.root_id), claim)
         except Exception:
             await self.store.release(claim)
