@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
+# More workers than cores, since many tests wait for processes that they start.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(2, os.cpu_count() * 3 // 2))')
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 READY := $(VENV)/.ready
 BROWSER := $(VENV)/.browser
 SITE := .site

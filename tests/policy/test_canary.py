@@ -23,7 +23,7 @@ CASES = [
     *(("sqlite", how, "unicode") for how in POLICIES if how != "drop"),
     *(("memory", how, "surrogate") for how in ("drop", "keep for a time")),
 ]
-QUICK = {("sqlite", "drop", "unicode"), ("sqlite", "keep for a time", "unicode"), ("memory", "drop", "surrogate")}
+QUICK = {("sqlite", "drop", "unicode"), ("sqlite", "keep for a time", "unicode")}
 """Cases with which each end is tried in each run of the tests; the others are slow, apart from the first end."""
 ENDED = [
     pytest.param(end, *case, marks=[] if case in QUICK or end == "completed" else pytest.mark.slow)
