@@ -86,7 +86,7 @@ guards: setup
 lock: setup
 	$(COMPILE) --all-extras --group dev pyproject.toml -o requirements.txt
 	$(COMPILE) --group browser -c requirements.txt -o tests/page/requirements.txt
-	$(COMPILE) --group site --extra mcp --extra otel --extra postgres --extra server --extra testing pyproject.toml -o docs/requirements.txt
+	$(COMPILE) --group site --extra mcp --extra nats --extra otel --extra postgres --extra server --extra testing pyproject.toml -o docs/requirements.txt
 
 clean:
 	rm -rf .venv .bench .site .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
