@@ -64,12 +64,22 @@ def description(module: Any, name: str) -> Iterator[str]:
     value = getattr(module, name)
     if inspect.isclass(value):
         yield f".. autoclass:: {module.__name__}.{name}"
+        bases = {base.__name__: base for base in value.__mro__[1:]}
+        hidden = {base for base in bases if is_hidden(module, bases[base])}
+        if hidden:  # their members are described here only
+            yield f"   :inherited-members: {', '.join(sorted(bases.keys() - hidden))}"
     elif inspect.isroutine(value):
         yield f".. autofunction:: {module.__name__}.{name}"
     else:
         yield from (f".. py:data:: {name}", "")
         yield from (f"   {line}" for line in definition(module, name).splitlines())
     yield ""
+
+
+def is_hidden(module: Any, base: type) -> bool:
+    """Return whether a base class of a public class is described nowhere."""
+    exported = {*concertino.__all__, *public_names(module)}
+    return base.__module__.startswith("concertino.") and base.__name__ not in exported
 
 
 def definition(module: Any, name: str) -> str:
