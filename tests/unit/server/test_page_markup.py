@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from concertino.server.page.markup import Citations, MarkdownBlocks, markdown_html, plain_text, without_sources
@@ -56,6 +56,8 @@ def test_any_text_becomes_safe_html(text: str) -> None:
     checker.close()
 
 
+@example("**```py\n#0", 1)
+@example("| a | b |\n| - | - |\n**", 1)
 @given(TEXTS, st.integers(1, 9))
 def test_a_text_in_pieces_becomes_the_same_html(text: str, size: int) -> None:
     if re.search(r"\]:", text):

@@ -108,7 +108,12 @@ class MarkdownBlocks:
             elif self.blocks[index] != html:
                 self.blocks[index] = html
                 yield index
-        if len(groups) > 1 and (begin := groups[-1][0].map) is not None:
+        for index in range(first + len(groups), len(self.blocks)):
+            if self.blocks[index]:  # what began as a block has become a part of the one above
+                self.blocks[index] = Markup()
+                yield index
+        begin = groups[-1][0].map if len(groups) > 1 else None
+        if begin is not None and begin[0] + 1 < len(starts):  # the first line of the last block is complete
             self._final += len(groups) - 1
             self._closed += starts[begin[0]]
 
