@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import mcp_types as types
-import uvicorn
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
@@ -20,17 +19,11 @@ from concertino.agents import AgentStep, HumanStep, ScriptedStep, Workflow, Work
 from concertino.server import create_app
 from concertino.server.mcp import AgentServer
 from concertino.tools import ToolContext
+from tests.page.server import listening
 
 ANN = Scope("acme", "ann")
 NOTES = "Read the whole file and found one open TODO about checking the input."
 ERAS = ("legacy", "2026-07-28")
-
-
-class _Server(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave the signals to pytest."""
-        yield
 
 
 class Desk(AgentConfig[Any]):
@@ -111,17 +104,8 @@ def application(runtime: Runtime, agents: AgentServer) -> Starlette:
 @asynccontextmanager
 async def on_port(app: Starlette) -> AsyncIterator[str]:
     """Serve *app*, and yield the address of its MCP server."""
-    config = uvicorn.Config(app, port=0, log_level="error", ws="none", lifespan="off", timeout_graceful_shutdown=1)
-    server = _Server(config)
-    serving = asyncio.create_task(server.serve())
-    while not server.started and not serving.done():  # noqa: ASYNC110 - it has no event to await
-        await asyncio.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/mcp"
-    finally:
-        app.state.server.closing.set()
-        server.should_exit = True
-        await serving
+    async with listening(app) as address:
+        yield f"{address}/mcp"
 
 
 @asynccontextmanager

@@ -27,48 +27,26 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(runs, name="runs")
-worker = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="List workers and give them tasks.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.add_typer(worker, name="worker")
-fleet = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Share the work of a database among processes.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.add_typer(fleet, name="fleet")
-workflow = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Start workflows, show their steps and resume them.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.add_typer(workflow, name="workflow")
-schedule = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="List, pause, resume and delete schedules.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.add_typer(schedule, name="schedule")
-new = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Write the first files of your own code.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.add_typer(new, name="new")
-mcp = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Offer agents to clients of the Model Context Protocol.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.add_typer(mcp, name="mcp")
+
+
+def _group(name: str, text: str) -> typer.Typer:
+    """Add a group of commands."""
+    made = typer.Typer(
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        help=text,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.add_typer(made, name=name)
+    return made
+
+
+worker = _group("worker", "List workers and give them tasks.")
+fleet = _group("fleet", "Share the work of a database among processes.")
+workflow = _group("workflow", "Start workflows, show their steps and resume them.")
+schedule = _group("schedule", "List, pause, resume and delete schedules.")
+new = _group("new", "Write the first files of your own code.")
+mcp = _group("mcp", "Offer agents to clients of the Model Context Protocol.")
 
 _TEXT = "In quotes; - reads standard input."
 
