@@ -7,9 +7,10 @@ from typing import Any
 
 from ..errors import ConfigurationError, RunError, ToolError
 from ..messages import AssistantMessage
-from ..number_checks import check_whole
+from ..number_checks import check_amount, check_whole
 from ..orchestrator.agent import AgentConfig, check_parts
-from ..tools.base import Tool, ToolContext, ToolResult
+from ..orchestrator.outcome import agent_answer
+from ..tools.base import Pending, Tool, ToolContext, ToolResult
 from ..tools.registry import ToolRegistry
 
 
@@ -60,14 +61,32 @@ class AgentTool(Tool):
             )
         except RunError as error:
             raise ToolError(f"{self._agent.name} failed: {error}") from error
-        if result.status == "limited" and not result.text:
-            raise ToolError(f"{self._agent.name} could give no answer within the limits")
+        text, is_error = agent_answer(self._agent.name, result.status, result.text, result.error)
+        if is_error:
+            raise ToolError(text)
         answer = result.messages[-1] if result.messages else None
         media = answer.media if isinstance(answer, AssistantMessage) else ()
-        return ToolResult(result.text or ("" if media else "(no answer)"), summary=None, media=media)
+        return ToolResult(result.text if media else text, summary=None, media=media)
 
 
-def delegate(
+class TargetAgentTool(AgentTool):
+    """A tool that lets the processes of a target run an agent; see `delegate`."""
+
+    remote = True
+
+    def __init__(self, *arguments: Any, target: str, seconds: float | None, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._target, self._seconds = target, seconds
+
+    async def execute(self, arguments: dict[str, Any], context: ToolContext) -> Pending:  # type: ignore[override]
+        """Hand the query over; the end of the agent's run answers the call."""
+        task: dict[str, Any] = {"agent": self._agent.name, "message": arguments["query"]}
+        if self._tool_call_limit is not None:
+            task["tool_call_limit"] = self._tool_call_limit
+        return Pending(self._seconds, f"the answer of {self._agent.name}", self._target, task)
+
+
+def delegate(  # noqa: PLR0913 - most are optional
     agent: AgentConfig[Any],
     *,
     name: str | None = None,
@@ -76,6 +95,8 @@ def delegate(
     selection_rule: str = "",
     tool_call_limit: int | None = None,
     background: bool = False,
+    target: str = "",
+    seconds: float | None = None,
 ) -> Tool:
     """Return a tool that gives a task to *agent* and returns its answer.
 
@@ -86,7 +107,11 @@ def delegate(
     later step. The parent does not end before: if it has nothing else to do it waits, and it is suspended while all
     sub-agents that are left wait for an answer from outside. At a limit it stops them.
 
-    Raises `ConfigurationError` if *agent* is not an agent.
+    With *target*, the sub-agent is a run of its own in the processes of that target of the fleet, which must name the
+    agent; its own tools apply. The parent waits like for an approval: it needs a store, and holds no process. If the
+    answer takes longer than *seconds*, the sub-agent is stopped.
+
+    Raises `ConfigurationError` if *agent* is not an agent, or if *target* comes with *tools* or *background*.
     """
     if not isinstance(agent, AgentConfig):
         raise ConfigurationError(f"{agent!r:.80} is not an agent; pass an instance of a subclass of AgentConfig")
@@ -94,6 +119,16 @@ def delegate(
     if agent.parts:
         check_parts(agent)
     registry = None if tools is None else ToolRegistry(tools)
-    made = AgentTool(agent, name or agent.name, description, registry, tool_call_limit, background=background)
+    check_amount("delegate", "seconds", seconds, "seconds above 0", optional=True)
+    if target and (tools is not None or background):
+        raise ConfigurationError(f"delegate(target={target!r:.80}) takes neither tools nor background: leave them out")
+    if seconds is not None and not target:
+        raise ConfigurationError(
+            "delegate(seconds=...) needs a target: a sub-agent in this process has Limits(seconds=)"
+        )
+    parts = (agent, name or agent.name, description, registry, tool_call_limit)
+    made = AgentTool(*parts, background=background)
+    if target:
+        made = TargetAgentTool(*parts, background=False, target=target, seconds=seconds)
     made.selection_rule = selection_rule
     return made

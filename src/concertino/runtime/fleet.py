@@ -73,6 +73,10 @@ class Seat:
         """Return the agents whose work this process takes."""
         return [agent for agent in self._agents() if self.takes(agent)]
 
+    def targets(self) -> Collection[str] | None:
+        """Return the targets whose calls this process takes; None: all, if it works alone."""
+        return None if self.fleet is None else self.fleet.takes
+
     def capacity(self, most: int) -> int:
         """Return how many more runs this process may have now, up to *most*."""
         return most if self.fleet is None else max(0, min(most, self.fleet.coroutines - self._busy()))
@@ -91,6 +95,11 @@ class Seat:
         """Wake the processes that take the work of an agent."""
         if self.fleet is not None:
             self.fleet.bell.ring(wakeup(self.fleet.target_of(agent)))
+
+    def ring_target(self, target: str) -> None:
+        """Wake the processes of a target."""
+        if self.fleet is not None:
+            self.fleet.bell.ring(wakeup(target))
 
     async def wake_owners(self, run_id: str) -> None:
         """Wake the processes that take the tree of a run."""

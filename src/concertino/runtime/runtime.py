@@ -40,6 +40,7 @@ from ..storage.types import Claim, StoredJournal, StoredRun
 from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
 from .answering import Answering
+from .assigned_calls import AssignedCalls, caller_of
 from .checks import check_number, check_text, chosen_run_id
 from .conversation import Conversation
 from .event_log import EventLog, Until
@@ -105,7 +106,9 @@ class Runtime(Answering):
         self._seat = Seat(self.store, lambda: [*self._agents, TitleAgent.name], self._busy)
         self._turns = TurnStarter(self.store, self, self._log, self._seat)
         self.schedules = Schedules(self, self._seat.agents)
-        parts = (self.store, self, (self.schedules.look, self._turns.look), self._seat)
+        self._calls = AssignedCalls(self.store, self._seat, self._start, lambda: self._watchdog.wake())  # noqa: PLW0108 - made below
+        starters = (self.schedules.look, self._turns.look, self._calls.look)
+        parts = (self.store, self, starters, self._seat)
         self._watchdog = Watchdog(*parts, lease=lease, sweep=sweep, tries=tries, back_off=back_off)
         self._sweep = sweep
 
@@ -137,6 +140,7 @@ class Runtime(Answering):
         self._live.clear()
         for agent in {run.agent for run in parked}:
             self._seat.ring(agent)
+        await self._calls.close()
         await self._log.close()
 
     # -- runs ----------------------------------------------------------------------------------------------------
@@ -196,9 +200,8 @@ class Runtime(Answering):
         config, registry = (
             (TitleAgent(policy_of(started.policy)), None) if title else self._agents.take(root.start.agent)
         )
-        return await self._run(
-            Chat(model=started.model, scope=owner), config, registry, root_id, resume=True, claim=claim
-        )
+        chat = Chat(model=started.model, scope=owner, caller=caller_of(root.start, started))
+        return await self._run(chat, config, registry, root_id, resume=True, claim=claim)
 
     def live(self, scope: AnyScope, run_id: str) -> LiveRun | None:
         """Return the run if it is in progress in this process."""
@@ -458,6 +461,7 @@ class Runtime(Answering):
         self._live[run_id] = live
         if self._seat.fleet is not None:
             live.on_end(self._watchdog.wake)  # it can take another one
+        live.on_end(lambda: self._calls.left(live, chat.caller))
         return live
 
     def _busy(self) -> int:

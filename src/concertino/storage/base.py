@@ -22,6 +22,7 @@ from .types import (
     ApprovalRule,
     Budget,
     Claim,
+    ClaimedCall,
     Command,
     CommandKind,
     Due,
@@ -49,9 +50,12 @@ class JournalStore(Protocol):
     async def begin(self, start: RunStart, entry: Entry, claim: Claim) -> bool:
         """Start a run with entry 0. A root is claimed by *claim*; a child is written under its root's claim.
 
-        Return whether an account of its tree has a budget.
+        Return whether an account of its tree has a budget. A root with a `parent_id` works for the call `parent_call`
+        of another tree: its end answers the call (`RunEnd.reply`), its usage is part of that tree's, and it is to stop
+        when the call gets another answer.
 
-        Raises `RunExistsError` if the store has the run, and `StaleClaimError` if *claim* is not its root's.
+        Raises `RunExistsError` if the store has the run, `StaleClaimError` if *claim* is not its root's, and
+        `RunEndedError` if the call of a root waits for no result.
         """
         ...
 
@@ -275,6 +279,16 @@ class Recovery(Protocol):
         Only trees of *agents* are claimed, if given. A tree that another process is claiming is left out, not waited
         for. Doubtful trees are left to `due`: trees to stop, trees that were resumed without progress, and the trees
         of the owner's own process. The cost depends on *limit*, and not on the number or the age of runs.
+        """
+        ...
+
+    async def claim_calls(
+        self, scope: Operator, seconds: float, *, limit: int = 50, targets: Collection[str] | None = None
+    ) -> Sequence[ClaimedCall]:
+        """Take up to *limit* calls that wait for the processes of *targets*; the longest due first. None: of all.
+
+        Each is due again after *seconds*, unless it has an answer by then, or a run that works for it (`begin` with a
+        root that has a `parent_id`). A call that another process is taking is left out.
         """
         ...
 

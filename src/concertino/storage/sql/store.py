@@ -16,6 +16,7 @@ from ..types import (
     ApprovalRule,
     Budget,
     Claim,
+    ClaimedCall,
     Command,
     CommandKind,
     Due,
@@ -36,6 +37,7 @@ from . import (
     approval_rules,
     approvals,
     budgets,
+    calls,
     claims,
     erasure,
     events,
@@ -277,6 +279,12 @@ class SqlStore(SqlApprovalRules, SqlConversations, SqlSchedules):
     ) -> Sequence[Claim]:
         """Claim up to *limit* trees that are due."""
         return await self._connection.write(claims.ClaimingDue(scope, owner, seconds, limit, agents))
+
+    async def claim_calls(
+        self, scope: Operator, seconds: float, *, limit: int = 50, targets: Collection[str] | None = None
+    ) -> Sequence[ClaimedCall]:
+        """Take calls of targets that are due."""
+        return await self._connection.run(calls.claim_calls, scope, seconds, limit, targets)
 
     async def postpone(self, scope: AnyScope, root_id: str, *, reason: str, seconds: float | None) -> None:
         """Postpone a tree by *seconds*, or make it a dead letter with None."""
