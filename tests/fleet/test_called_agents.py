@@ -17,6 +17,7 @@ from concertino import (
     Budget,
     Chat,
     DataPolicy,
+    Limits,
     MemoryStore,
     Resources,
     RunContext,
@@ -29,9 +30,9 @@ from concertino import (
 from concertino.agents import EMAIL
 from concertino.errors import ConfigurationError
 from concertino.events import RunResult
-from concertino.orchestrator import default_limits
 from concertino.runtime import Fleet, LiveRun
 from concertino.testing import Answer, ScriptedModel, call
+from concertino.waits import Wait
 
 from .test_fleet import Bell, joined
 
@@ -93,11 +94,16 @@ async def ended(runtime: Runtime, run: LiveRun) -> RunResult:
     return await runtime.result(CARLA, run.id)
 
 
-async def called_run(runtime: Runtime) -> Any:
-    """Return the sub-agent's run, once it is stored."""
-    while not (found := [each for each in await runtime.store.runs(CARLA, roots=True) if each.start.parent_id]):
+async def called_runs(runtime: Runtime) -> list[Any]:
+    """Return the runs that work for calls."""
+    return [each for each in await runtime.store.runs(CARLA, roots=True) if each.start.parent_id]
+
+
+async def approval(runtime: Runtime) -> Wait:
+    """Return the approval that is asked for, as soon as it is."""
+    while not (waits := await runtime.approvals(CARLA)):  # noqa: ASYNC110 - another runtime asks
         await asyncio.sleep(0.001)
-    return found[0]
+    return waits[0]
 
 
 @pytest.mark.parametrize("broken", [False, True], ids=["bell", "sweep"])
@@ -107,7 +113,7 @@ async def test_a_sub_agent_runs_in_a_process_of_its_target(broken: bool) -> None
         run = await desks.start(ASKED, "desk")
         result = await ended(desks, run)
         assert result.text == "It is three."
-        called = await called_run(batch)
+        (called,) = await called_runs(batch)
         assert (called.start.agent_path, called.start.parent_id) == ("desk/clerk-1", run.id)
         assert called.start.task == "add it up"
         assert [record.agent_path for record in result.usage] == ["desk", "desk/clerk-1", "desk"]
@@ -123,9 +129,7 @@ async def test_the_parent_holds_no_process_while_a_person_is_asked() -> None:
     async with fleet(desk, clerk) as (desks, batch):
         run = await desks.start(ASKED, "desk")
         assert (await run.result()).status == "suspended"
-        while not (waits := await desks.approvals(CARLA)):
-            await asyncio.sleep(0.001)
-        (wait,) = waits
+        wait = await approval(desks)
         assert (wait.tool, wait.agent_path) == ("refund", "desk/clerk-1")
         assert desks.live(OPERATOR, run.id) is None or run.done
         assert not await desks.approvals(Scope(tenant="acme", user="mallory"))
@@ -147,7 +151,7 @@ async def test_stopping_the_parent_stops_the_sub_agent() -> None:
     async with fleet(desk, ScriptedModel(Answer(text="a long answer", midway=hold))) as (desks, batch):
         run = await desks.start(ASKED, "desk")
         await begun.wait()
-        called = await called_run(batch)
+        (called,) = await called_runs(batch)
         await desks.stop(CARLA, run.id)
         await batch.look()
         async for _ in batch.events(CARLA, called.start.run_id):
@@ -162,9 +166,10 @@ async def test_a_sub_agent_that_takes_too_long_is_stopped() -> None:
     clerk = ScriptedModel(Answer(text="a long answer", midway=gate.wait))
     async with fleet(desk, clerk, Desk(seconds=0.05), broken=True) as (desks, _):
         result = await ended(desks, await desks.start(ASKED, "desk"))
-        called = await called_run(desks)
-        async for _ in desks.events(CARLA, called.start.run_id):
-            pass
+        for called in await called_runs(desks):  # none, if the time was over before it could start
+            async for _ in desks.events(CARLA, called.start.run_id):
+                pass
+            assert (await desks.result(CARLA, called.start.run_id)).status == "cancelled"
     assert result.text == "No answer."
     assert "no result arrived in time" in desk.requests[-1].messages[-1].content
 
@@ -195,8 +200,8 @@ async def test_the_budget_of_the_run_pays_for_sub_agents() -> None:
 
 
 async def test_limits_of_the_tree_pass_down() -> None:
-    def limits(*arguments: Any) -> Any:
-        return replace(default_limits(*arguments), all_tool_calls=2)
+    def limits(*_: Any) -> Limits:
+        return Limits(all_tool_calls=2)
 
     desk = ScriptedModel(call("clerk", query="much"), "Enough.")
     clerk = ScriptedModel(*[call("unknown") for _ in range(5)], "All I could do.")
@@ -209,7 +214,7 @@ async def test_patterns_of_the_parents_policy_pass_down() -> None:
     desk = ScriptedModel(call("clerk", query="write to ann@example.com"), "Done.")
     async with fleet(desk, ScriptedModel("I wrote to bob@example.com"), Discreet()) as (desks, _):
         await ended(desks, await desks.start(ASKED, "desk"))
-        called = await called_run(desks)
+        (called,) = await called_runs(desks)
         messages = await desks.store.messages(CARLA, called.start.run_id)
     assert "example.com" not in repr([each.message for each in messages])
     assert "example.com" not in desk.requests[-1].messages[-1].content

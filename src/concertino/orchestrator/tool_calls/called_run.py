@@ -18,7 +18,7 @@ from .context import CallContext
 
 def waiting_call(run: RunSession, context: CallContext, pending: Pending, arguments: str) -> NeedsAnswer:
     """Return the signal of a call that waits for its result. Raises `ToolError` if a sub-agent may not start."""
-    if not pending.target:
+    if not pending.target or not run.journal.on:
         return NeedsAnswer("result", pending.seconds, (), pending.note, arguments)
     task = dict(pending.task)
     if "agent" in task:
