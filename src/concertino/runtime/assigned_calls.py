@@ -20,8 +20,6 @@ from .live_run import LiveRun
 
 log = logging.getLogger("concertino")
 
-TAKEN = 30.0
-"""Seconds for which a call is not due again after a process took it to start its run."""
 _MOST = 8
 
 
@@ -34,8 +32,11 @@ class AssignedCalls:
         seat: Seat,
         start: Callable[[Chat, str, str], Awaitable[object]],
         wake: Callable[[], None],
+        seconds: float,
     ) -> None:
         self._store, self._seat, self._start, self._wake = store, seat, start, wake
+        self._seconds = seconds
+        """After them, a call without a run is due again: the process that took it may have died."""
         self._ringing: set[asyncio.Task[None]] = set()
 
     async def look(self) -> None:
@@ -43,7 +44,7 @@ class AssignedCalls:
         targets = self._seat.targets()
         goes_on = targets is None or bool(targets)
         while goes_on and (limit := self._seat.capacity(_MOST)):
-            calls = await self._store.claim_calls(OPERATOR, TAKEN, limit=limit, targets=targets)
+            calls = await self._store.claim_calls(OPERATOR, self._seconds, limit=limit, targets=targets)
             goes_on = len(calls) == limit
             for call in calls:
                 await self._take(call)

@@ -106,7 +106,7 @@ class Runtime(Answering):
         self._seat = Seat(self.store, lambda: [*self._agents, TitleAgent.name], self._busy)
         self._turns = TurnStarter(self.store, self, self._log, self._seat)
         self.schedules = Schedules(self, self._seat.agents)
-        self._calls = AssignedCalls(self.store, self._seat, self._start, lambda: self._watchdog.wake())  # noqa: PLW0108 - made below
+        self._calls = AssignedCalls(self.store, self._seat, self._start, self._wake, lease)
         starters = (self.schedules.look, self._turns.look, self._calls.look)
         parts = (self.store, self, starters, self._seat)
         self._watchdog = Watchdog(*parts, lease=lease, sweep=sweep, tries=tries, back_off=back_off)
@@ -361,6 +361,9 @@ class Runtime(Answering):
         """Write the title of a conversation. Use `Conversation.title`, which writes it once."""
         policy = await self.data_policy(scope, conversation.agent, conversation.leaf)
         return await write_title(self, policy, scope, conversation, model)
+
+    def _wake(self) -> None:
+        self._watchdog.wake()
 
     async def _answered(self, run_id: str) -> None:
         """Continue a run that may have all answers now, here or in the process that takes it."""
