@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import ConfigurationError, RunError, ToolError
 from ..messages import AssistantMessage
-from ..number_checks import check_amount, check_whole
+from ..number_checks import check_whole
 from ..orchestrator.agent import AgentConfig, check_parts
 from ..orchestrator.outcome import agent_answer
 from ..tools.base import Pending, Tool, ToolContext, ToolResult
@@ -74,19 +74,19 @@ class TargetAgentTool(AgentTool):
 
     remote = True
 
-    def __init__(self, *arguments: Any, target: str, seconds: float | None, **more: Any) -> None:
+    def __init__(self, *arguments: Any, target: str, **more: Any) -> None:
         super().__init__(*arguments, **more)
-        self._target, self._seconds = target, seconds
+        self._target = target
 
     async def execute(self, arguments: dict[str, Any], context: ToolContext) -> Pending:  # type: ignore[override]
         """Hand the query over; the end of the agent's run answers the call."""
         task: dict[str, Any] = {"agent": self._agent.name, "message": arguments["query"]}
         if self._tool_call_limit is not None:
             task["tool_call_limit"] = self._tool_call_limit
-        return Pending(self._seconds, f"the answer of {self._agent.name}", self._target, task)
+        return Pending(note=f"the answer of {self._agent.name}", target=self._target, task=task)
 
 
-def delegate(  # noqa: PLR0913 - most are optional
+def delegate(
     agent: AgentConfig[Any],
     *,
     name: str | None = None,
@@ -96,7 +96,6 @@ def delegate(  # noqa: PLR0913 - most are optional
     tool_call_limit: int | None = None,
     background: bool = False,
     target: str = "",
-    seconds: float | None = None,
 ) -> Tool:
     """Return a tool that gives a task to *agent* and returns its answer.
 
@@ -108,8 +107,8 @@ def delegate(  # noqa: PLR0913 - most are optional
     sub-agents that are left wait for an answer from outside. At a limit it stops them.
 
     With *target*, the sub-agent is a run of its own in the processes of that target of the fleet, which must name the
-    agent; its own tools apply. The parent waits like for an approval: it needs a store, and holds no process. If the
-    answer takes longer than *seconds*, the sub-agent is stopped.
+    agent; its own tools apply. The parent is suspended meanwhile, as for an approval, so it needs a store. Its limits
+    and its budget apply to the sub-agent, and a stop ends both.
 
     Raises `ConfigurationError` if *agent* is not an agent, or if *target* comes with *tools* or *background*.
     """
@@ -119,16 +118,11 @@ def delegate(  # noqa: PLR0913 - most are optional
     if agent.parts:
         check_parts(agent)
     registry = None if tools is None else ToolRegistry(tools)
-    check_amount("delegate", "seconds", seconds, "seconds above 0", optional=True)
     if target and (tools is not None or background):
         raise ConfigurationError(f"delegate(target={target!r:.80}) takes neither tools nor background: leave them out")
-    if seconds is not None and not target:
-        raise ConfigurationError(
-            "delegate(seconds=...) needs a target: a sub-agent in this process has Limits(seconds=)"
-        )
     parts = (agent, name or agent.name, description, registry, tool_call_limit)
     made = AgentTool(*parts, background=background)
     if target:
-        made = TargetAgentTool(*parts, background=False, target=target, seconds=seconds)
+        made = TargetAgentTool(*parts, background=False, target=target)
     made.selection_rule = selection_rule
     return made

@@ -1,4 +1,4 @@
-"""Calls that the processes of a target answer: this process takes those that are due, and starts their runs."""
+"""Calls that the processes of a target answer: this process takes the due ones, and starts their runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class AssignedCalls:
                 await self._take(call)
 
     def left(self, run: LiveRun, caller: Caller | None) -> None:
-        """Wake those who continue after a run has left this process: targets that it calls, or its own caller."""
+        """Wake the processes that continue after a run has left this one: of targets it calls, or of its caller."""
         targets = {wait.target for wait in run.waiting} - {""}
         for target in targets:
             self._seat.ring_target(target)

@@ -285,7 +285,7 @@ class Recovery(Protocol):
     async def claim_calls(
         self, scope: Operator, seconds: float, *, limit: int = 50, targets: Collection[str] | None = None
     ) -> Sequence[ClaimedCall]:
-        """Take up to *limit* calls that wait for the processes of *targets*; the longest due first. None: of all.
+        """Claim up to *limit* calls that wait for the processes of *targets*; the longest due first. None: of all.
 
         Each is due again after *seconds*, unless it has an answer by then, or a run that works for it (`begin` with a
         root that has a `parent_id`). A call that another process is taking is left out.

@@ -1,4 +1,4 @@
-"""Calls that a target of a fleet answers: what its processes are told, and what the caller takes from their run."""
+"""Calls that a target of a fleet answers: the task of its processes, and the share of their run in the caller's."""
 
 from __future__ import annotations
 
@@ -13,29 +13,26 @@ from ..journal.data_policy import policy_form
 from ..journal.replay import replay
 from ..run import RunSession
 from .approval import NeedsAnswer
-from .context import CallContext
 
 
-def waiting_call(run: RunSession, context: CallContext, pending: Pending, arguments: str) -> NeedsAnswer:
+def waiting_call(run: RunSession, ordinal: int | str, pending: Pending, arguments: str) -> NeedsAnswer:
     """Return the signal of a call that waits for its result. Raises `ToolError` if a sub-agent may not start."""
-    if not pending.target or not run.journal.on:
-        return NeedsAnswer("result", pending.seconds, (), pending.note, arguments)
     task = dict(pending.task)
-    if "agent" in task:
+    if "agent" in task and run.journal.on:
         if (why := run.meter.refuse_spawn(run.path)) is not None:
             raise ToolError(why)
-        task |= _given(run, context, task["agent"])
+        task |= _given(run, ordinal, task["agent"])
     text = json.dumps(task, ensure_ascii=False)
     return NeedsAnswer("result", pending.seconds, (), pending.note, arguments, target=pending.target, task=text)
 
 
-def _given(run: RunSession, context: CallContext, agent: str) -> dict[str, Any]:
+def _given(run: RunSession, ordinal: int | str, agent: str) -> dict[str, Any]:
     """Return what a sub-agent in another process is given of the run above."""
     chat, claim = run.chat, run.tree.claim
     assert claim is not None
     return {
         "model": run.model_id,
-        "path": f"{run.path}/{context.element(agent)}",
+        "path": f"{run.path}/{agent}-{ordinal}",
         "conversation_id": chat.conversation_id,
         "memory": chat.memory_enabled,
         "personalization": chat.personalization_enabled,

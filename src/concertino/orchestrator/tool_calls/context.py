@@ -163,16 +163,12 @@ class CallContext(ToolContext):
         """See `ToolContext.spawn`."""
         registry = tools if tools is None or isinstance(tools, ToolRegistry) else ToolRegistry(tools)
         self._spawned += 1
-        element = self.element(agent.name) + (f".{self._spawned}" if self._spawned > 1 else "")
+        element = f"{agent.name}-{self._ordinal}" + (f".{self._spawned}" if self._spawned > 1 else "")
         parent = Parent(self._run, self._call.id, self.key, element, self._spawned, self._again)
         result = await self._spawn(parent, agent, task, registry, tool_call_limit)
         if result.status == "suspended":
             raise SubAgentWaits(result.waiting)
         return result
-
-    def element(self, agent: str) -> str:
-        """Return the element of the agent path of the call's first sub-agent."""
-        return f"{agent}-{self._ordinal}"
 
     async def _ask(self, prompt: Prompt, output_type: Any, settings: AskSettings) -> Any:
         return await self._run.work().ask(self, prompt, output_type, settings)
