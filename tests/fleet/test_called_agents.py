@@ -29,7 +29,7 @@ from concertino import (
 )
 from concertino.agents import EMAIL
 from concertino.errors import ConfigurationError
-from concertino.events import RunResult
+from concertino.events import RunEnded, RunResult
 from concertino.runtime import Fleet, LiveRun
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.waits import Wait
@@ -121,6 +121,14 @@ async def test_a_sub_agent_runs_in_a_process_of_its_target(broken: bool) -> None
         (total,) = await batch.store.usage_sums(CARLA, [])
         assert total.attempts == 3
     assert "three" in desk.requests[-1].messages[-1].content
+
+
+async def test_a_reader_until_the_suspension_reads_on_while_a_target_works() -> None:
+    desk = ScriptedModel(call("clerk", query="add it up"), "It is three.")
+    async with fleet(desk, ScriptedModel("three")) as (desks, _):
+        turn = await (await desks.conversation(CARLA, agent="desk")).send("what is it?")
+        ends = [event async for _, event in turn.events(until="suspended") if isinstance(event, RunEnded)]
+    assert [end.result.text for end in ends] == ["It is three."]
 
 
 async def test_the_parent_holds_no_process_while_a_person_is_asked() -> None:
