@@ -103,7 +103,7 @@ class Runtime(Answering):
         self.counts = self._log.counts
         self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
-        self._seat = Seat(self.store, lambda: [*self._agents, TitleAgent.name], self._busy)
+        self._seat = Seat(self.store, lambda: [*self._agents, TitleAgent.name], self._busy, lease)
         self._turns = TurnStarter(self.store, self, self._log, self._seat)
         self.schedules = Schedules(self, self._seat.agents)
         self._calls = AssignedCalls(self.store, self._seat, self._start, self._wake, lease)
@@ -113,6 +113,7 @@ class Runtime(Answering):
         self._sweep = sweep
 
     async def __aenter__(self) -> Self:
+        await self._seat.hold()
         self._log.open()
         self._watching = self._watchdog.start()
         self._seat.take(self._watchdog.wake)
@@ -141,6 +142,7 @@ class Runtime(Answering):
         for agent in {run.agent for run in parked}:
             self._seat.ring(agent)
         await self._calls.close()
+        await self._seat.leave_targets()
         await self._log.close()
 
     # -- runs ----------------------------------------------------------------------------------------------------

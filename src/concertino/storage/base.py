@@ -16,13 +16,13 @@ from ..operations import Operation
 from ..scope import AnyScope, Operator, Scope, TenantScope
 from ..usage import UsageRecord
 from ..waits import Resolution, Wait
+from .call_store import CallStore
 from .schedule_store import ScheduleStore
 from .types import (
     Account,
     ApprovalRule,
     Budget,
     Claim,
-    ClaimedCall,
     Command,
     CommandKind,
     Due,
@@ -282,16 +282,6 @@ class Recovery(Protocol):
         """
         ...
 
-    async def claim_calls(
-        self, scope: Operator, seconds: float, *, limit: int = 50, targets: Collection[str] | None = None
-    ) -> Sequence[ClaimedCall]:
-        """Claim up to *limit* calls that wait for the processes of *targets*; the longest due first. None: of all.
-
-        Each is due again after *seconds*, unless it has an answer by then, or a run that works for it (`begin` with a
-        root that has a `parent_id`). A call that another process is taking is left out.
-        """
-        ...
-
     async def postpone(self, scope: AnyScope, root_id: str, *, reason: str, seconds: float | None) -> None:
         """Keep a tree from being due for *seconds*, or make it a dead letter with None.
 
@@ -451,7 +441,9 @@ class Conversations(Protocol):
         ...
 
 
-class Store(JournalStore, Queries, OperationStore, EventStore, Recovery, Conversations, ScheduleStore, Protocol):
+class Store(
+    JournalStore, Queries, OperationStore, EventStore, Recovery, CallStore, Conversations, ScheduleStore, Protocol
+):
     """Everything that a store does for runs."""
 
 

@@ -56,3 +56,21 @@ def answer_call(connection: Session, run: int, reply: Resolution, now: float) ->
     operation = connection.execute(connection.queries["call_to_answer"], bound).fetchone()
     if operation is not None:
         answer_operation(connection, operation, reply, now)
+
+
+def hold_target(connection: Session, scope: Operator, target: str, owner: str, seconds: float) -> str:
+    """Make *owner* the only consumer of *target*, unless another one has it. Return the owner of the target now."""
+    check_operator(scope)
+    sql, now = connection.queries, connection.now()
+    bound = {"target": target, "owner": owner, "lease": now + seconds, "now": now}
+    holder: str
+    ((holder,),) = connection.execute(sql["hold_target"], bound).fetchall()
+    if holder != owner and connection.is_dead(holder):
+        ((holder,),) = connection.execute(sql["hold_target"], {**bound, "now": None}).fetchall()
+    return holder
+
+
+def leave_target(connection: Session, scope: Operator, target: str, owner: str) -> None:
+    """End the lease of *owner* on *target*."""
+    check_operator(scope)
+    connection.execute(connection.queries["leave_target"], {"target": target, "owner": owner})

@@ -116,7 +116,27 @@ class SqlSchedules:
         return await self._connection.write(WriteCall(schedules.delete_schedule, scope, schedule_id))
 
 
-class SqlStore(SqlApprovalRules, SqlConversations, SqlSchedules):
+class SqlCalls:
+    """`CallStore` on one connection."""
+
+    _connection: StoreConnection
+
+    async def claim_calls(
+        self, scope: Operator, seconds: float, *, limit: int = 50, targets: Collection[str] | None = None
+    ) -> Sequence[ClaimedCall]:
+        """Claim calls of targets that are due."""
+        return await self._connection.run(calls.claim_calls, scope, seconds, limit, targets)
+
+    async def hold_target(self, scope: Operator, target: str, owner: str, seconds: float) -> str:
+        """Make *owner* the only consumer of *target*, unless it has one. Return the owner of the target now."""
+        return await self._connection.write(WriteCall(calls.hold_target, scope, target, owner, seconds))
+
+    async def leave_target(self, scope: Operator, target: str, owner: str) -> None:
+        """End the lease of *owner* on *target*."""
+        await self._connection.write(WriteCall(calls.leave_target, scope, target, owner))
+
+
+class SqlStore(SqlApprovalRules, SqlConversations, SqlSchedules, SqlCalls):
     """`Store` and `Memories` on one connection; `storage.base` documents the methods.
 
     Every method may raise `StorageError`, which names the file and the remedy. A cancelled call is carried out as a
@@ -279,12 +299,6 @@ class SqlStore(SqlApprovalRules, SqlConversations, SqlSchedules):
     ) -> Sequence[Claim]:
         """Claim up to *limit* trees that are due."""
         return await self._connection.write(claims.ClaimingDue(scope, owner, seconds, limit, agents))
-
-    async def claim_calls(
-        self, scope: Operator, seconds: float, *, limit: int = 50, targets: Collection[str] | None = None
-    ) -> Sequence[ClaimedCall]:
-        """Take calls of targets that are due."""
-        return await self._connection.run(calls.claim_calls, scope, seconds, limit, targets)
 
     async def postpone(self, scope: AnyScope, root_id: str, *, reason: str, seconds: float | None) -> None:
         """Postpone a tree by *seconds*, or make it a dead letter with None."""

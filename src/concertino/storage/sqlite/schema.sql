@@ -213,6 +213,13 @@ CREATE TRIGGER stop_called AFTER INSERT ON answers WHEN new.kind = 'result' BEGI
     );
 END;
 
+-- The only consumers of targets that have one.
+CREATE TABLE consumers (
+    target TEXT PRIMARY KEY,
+    owner  TEXT NOT NULL,
+    lease  REAL NOT NULL                    -- end of the lease
+) WITHOUT ROWID;
+
 -- Tools that a user has approved for a conversation, or for good. It has names of agents and tools only, so its rows are
 -- deleted like those of other tables without content.
 CREATE TABLE approval_rules (

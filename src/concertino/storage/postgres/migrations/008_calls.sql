@@ -19,3 +19,12 @@ BEGIN
 END $$;
 CREATE TRIGGER stop_called AFTER INSERT ON answers FOR EACH ROW WHEN (new.kind = 'result')
 EXECUTE FUNCTION stop_called();
+
+-- The only consumers of targets that have one. They belong to no tenant.
+CREATE TABLE consumers (
+    target TEXT COLLATE "C" PRIMARY KEY,
+    owner  TEXT COLLATE "C" NOT NULL,
+    lease  DOUBLE PRECISION NOT NULL                    -- end of the lease
+);
+ALTER TABLE consumers ENABLE ROW LEVEL SECURITY;
+CREATE POLICY own_tenant ON consumers USING (false);

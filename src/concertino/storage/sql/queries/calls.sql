@@ -27,3 +27,14 @@ WHERE scope_key = :scope_key AND key = :key AND state = 'waiting' AND waits_for 
 
 -- name: call_of_run
 SELECT parent_call, scope_key FROM runs WHERE number = ? AND root = number AND parent_id IS NOT NULL;
+
+-- name: hold_target
+INSERT INTO consumers (target, owner, lease) VALUES (:target, :owner, :lease)
+ON CONFLICT (target) DO UPDATE SET
+    owner = CASE WHEN :now IS NULL OR consumers.lease <= :now THEN excluded.owner ELSE consumers.owner END,
+    lease = CASE WHEN :now IS NULL OR consumers.lease <= :now OR consumers.owner = excluded.owner THEN excluded.lease
+        ELSE consumers.lease END
+RETURNING owner;
+
+-- name: leave_target
+DELETE FROM consumers WHERE target = :target AND owner = :owner;
