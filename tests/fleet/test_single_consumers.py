@@ -47,7 +47,7 @@ async def test_a_second_consumer_is_refused_while_the_first_one_is_there() -> No
 
 async def test_a_dead_consumer_is_replaced_when_its_lease_ends() -> None:
     store = MemoryStore()
-    await store.hold_target(OPERATOR, TARGET, "another machine", 0.0)
+    await store.claim_target(OPERATOR, TARGET, "another machine", 0.0)
     async with consumer(store, sweep=0.01) as runtime:
         assert await answer(runtime) == "hello"
 
@@ -70,7 +70,7 @@ async def test_a_consumer_that_lost_its_target_takes_nothing() -> None:
     """As after a freeze of the process that was longer than the lease."""
     store = MemoryStore()
     async with consumer(store, sweep=3600.0, lease=0.05) as runtime:
-        while await store.hold_target(OPERATOR, TARGET, "other", 60.0) != "other":  # noqa: ASYNC110 - a lease ends
+        while await store.claim_target(OPERATOR, TARGET, "other", 60.0) != "other":  # noqa: ASYNC110 - a lease ends
             await asyncio.sleep(0.01)
         turn = await (await runtime.conversation(CARLA, agent="control")).send("hello")
         await runtime.look()

@@ -96,12 +96,12 @@ class Seat:
         """Return how many more runs this process may have now, up to *most*."""
         return most if self.fleet is None else max(0, min(most, self.fleet.coroutines - self._busy()))
 
-    async def hold(self) -> None:
+    async def claim_targets(self) -> None:
         """Become the consumer of the targets that have only one. Raises `ConfigurationError` if one has another."""
         await self.renew()
         for target in self._single():
             if target not in self._held:
-                holder = await self._store.hold_target(OPERATOR, target, self._owner, self._lease)
+                holder = await self._store.claim_target(OPERATOR, target, self._owner, self._lease)
                 await self.leave_targets()
                 raise ConfigurationError(
                     f"target {target!r} has a consumer, {holder!r}: stop that process, or wait {self._lease:g} s after "
@@ -109,13 +109,13 @@ class Seat:
                 )
 
     async def renew(self) -> None:
-        """Renew the leases of targets, and take those that another process has left."""
+        """Renew the leases of targets, and claim targets that another process has left."""
         loop = asyncio.get_running_loop()
         for target in self._single():
             now = loop.time()
             if self._held.get(target, 0.0) - now > self._lease * 2 / 3:
                 continue
-            holder = await self._store.hold_target(OPERATOR, target, self._owner, self._lease)
+            holder = await self._store.claim_target(OPERATOR, target, self._owner, self._lease)
             if holder == self._owner:
                 self._held[target] = now + self._lease
             elif self._held.pop(target, None) is not None:

@@ -113,7 +113,7 @@ class Runtime(Answering):
         self._sweep = sweep
 
     async def __aenter__(self) -> Self:
-        await self._seat.hold()
+        await self._seat.claim_targets()
         self._log.open()
         self._watching = self._watchdog.start()
         self._seat.take(self._watchdog.wake)

@@ -22,7 +22,7 @@ class CallStore(Protocol):
         """
         ...
 
-    async def hold_target(self, scope: Operator, target: str, owner: str, seconds: float) -> str:
+    async def claim_target(self, scope: Operator, target: str, owner: str, seconds: float) -> str:
         """Make *owner* the only consumer of *target* for *seconds*, or longer if it is that already.
 
         Return the owner of the target now: another one whose lease has not ended keeps it.

@@ -179,7 +179,7 @@ class FaultyStore:
     rate_turn = _delegated("rate_turn")
     search_turns = _delegated("search_turns")
     delete_conversation = _delegated("delete_conversation")
-    hold_target = _delegated("hold_target")
+    claim_target = _delegated("claim_target")
     leave_target = _delegated("leave_target")
     add_schedule = _delegated("add_schedule")
     schedule = _delegated("schedule")

@@ -58,15 +58,15 @@ def answer_call(connection: Session, run: int, reply: Resolution, now: float) ->
         answer_operation(connection, operation, reply, now)
 
 
-def hold_target(connection: Session, scope: Operator, target: str, owner: str, seconds: float) -> str:
+def claim_target(connection: Session, scope: Operator, target: str, owner: str, seconds: float) -> str:
     """Make *owner* the only consumer of *target*, unless another one has it. Return the owner of the target now."""
     check_operator(scope)
     sql, now = connection.queries, connection.now()
     bound = {"target": target, "owner": owner, "lease": now + seconds, "now": now}
     holder: str
-    ((holder,),) = connection.execute(sql["hold_target"], bound).fetchall()
+    ((holder,),) = connection.execute(sql["claim_target"], bound).fetchall()
     if holder != owner and connection.is_dead(holder):
-        ((holder,),) = connection.execute(sql["hold_target"], {**bound, "now": None}).fetchall()
+        ((holder,),) = connection.execute(sql["claim_target"], {**bound, "now": None}).fetchall()
     return holder
 
 

@@ -127,9 +127,9 @@ class SqlCalls:
         """Claim calls of targets that are due."""
         return await self._connection.run(calls.claim_calls, scope, seconds, limit, targets)
 
-    async def hold_target(self, scope: Operator, target: str, owner: str, seconds: float) -> str:
+    async def claim_target(self, scope: Operator, target: str, owner: str, seconds: float) -> str:
         """Make *owner* the only consumer of *target*, unless it has one. Return the owner of the target now."""
-        return await self._connection.write(WriteCall(calls.hold_target, scope, target, owner, seconds))
+        return await self._connection.write(WriteCall(calls.claim_target, scope, target, owner, seconds))
 
     async def leave_target(self, scope: Operator, target: str, owner: str) -> None:
         """End the lease of *owner* on *target*."""

@@ -165,19 +165,19 @@ async def test_erasure_takes_the_task(store: FullStore) -> None:
 
 
 async def test_a_target_has_one_consumer_at_a_time(store: FullStore) -> None:
-    assert await store.hold_target(OPERATOR, "svc1_a", "me", 60.0) == "me"
-    assert await store.hold_target(OPERATOR, "svc1_a", "you", 60.0) == "me"
-    assert await store.hold_target(OPERATOR, "svc1_b", "you", 60.0) == "you"
-    assert await store.hold_target(OPERATOR, "svc1_a", "me", 0.0) == "me", "it may shorten its own lease"
-    assert await store.hold_target(OPERATOR, "svc1_a", "you", 60.0) == "you"
+    assert await store.claim_target(OPERATOR, "svc1_a", "me", 60.0) == "me"
+    assert await store.claim_target(OPERATOR, "svc1_a", "you", 60.0) == "me"
+    assert await store.claim_target(OPERATOR, "svc1_b", "you", 60.0) == "you"
+    assert await store.claim_target(OPERATOR, "svc1_a", "me", 0.0) == "me", "it may shorten its own lease"
+    assert await store.claim_target(OPERATOR, "svc1_a", "you", 60.0) == "you"
     await store.leave_target(OPERATOR, "svc1_a", "me")
-    assert await store.hold_target(OPERATOR, "svc1_a", "me", 60.0) == "you"
+    assert await store.claim_target(OPERATOR, "svc1_a", "me", 60.0) == "you"
     await store.leave_target(OPERATOR, "svc1_a", "you")
-    assert await store.hold_target(OPERATOR, "svc1_a", "me", 60.0) == "me"
+    assert await store.claim_target(OPERATOR, "svc1_a", "me", 60.0) == "me"
     with pytest.raises(ConfigurationError, match="only the operator"):
-        await store.hold_target(SCOPE, "svc1_a", "me", 60.0)  # type: ignore[arg-type]
+        await store.claim_target(SCOPE, "svc1_a", "me", 60.0)  # type: ignore[arg-type]
 
 
 async def test_one_of_concurrent_consumers_wins(store: FullStore) -> None:
-    held = await asyncio.gather(*(store.hold_target(OPERATOR, "svc1_a", f"p{n}", 60.0) for n in range(10)))
+    held = await asyncio.gather(*(store.claim_target(OPERATOR, "svc1_a", f"p{n}", 60.0) for n in range(10)))
     assert len(set(held)) == 1

@@ -28,7 +28,7 @@ WHERE scope_key = :scope_key AND key = :key AND state = 'waiting' AND waits_for 
 -- name: call_of_run
 SELECT parent_call, scope_key FROM runs WHERE number = ? AND root = number AND parent_id IS NOT NULL;
 
--- name: hold_target
+-- name: claim_target
 INSERT INTO consumers (target, owner, lease) VALUES (:target, :owner, :lease)
 ON CONFLICT (target) DO UPDATE SET
     owner = CASE WHEN :now IS NULL OR consumers.lease <= :now THEN excluded.owner ELSE consumers.owner END,
