@@ -359,10 +359,19 @@ CREATE TABLE turns (
     mode         TEXT NOT NULL,
     created      REAL NOT NULL,
     not_before   REAL NOT NULL,             -- a queued turn that could not be started is postponed until then
+    ended        INTEGER NOT NULL DEFAULT 0,    -- its run has ended
     UNIQUE (conversation, submit_key)
 );
 CREATE INDEX turns_by_parent ON turns (conversation, parent);
-CREATE INDEX turns_to_close ON turns (conversation, first DESC, number) WHERE state IN ('queued', 'open');
+-- What the watchdog looks for has indexes that leave out the turns of runs that wait.
+CREATE INDEX turns_queued ON turns (conversation, first DESC, number) WHERE state = 'queued';
+CREATE INDEX turns_open ON turns (run) WHERE state = 'open';
+CREATE INDEX turns_ended ON turns (number) WHERE state = 'open' AND ended;
+
+CREATE TRIGGER turn_ends AFTER UPDATE OF ending ON heads WHEN NEW.ending IS NOT NULL
+BEGIN
+    UPDATE turns SET ended = 1 WHERE run = NEW.run AND state = 'open';
+END;
 
 CREATE TABLE conversation_texts (
     number       INTEGER PRIMARY KEY,
