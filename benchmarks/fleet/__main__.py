@@ -41,7 +41,7 @@ def _server() -> Iterator[Server]:
 
 def _steps(server: Server, *, quick: bool, peers: bool) -> None:
     size = {"steps": 20, "long": 200 if quick else 2_000, "at_most": 5 if quick else 30, "seconds": 5 if quick else 30}
-    print("\nsteps with a result of 1 kB: ms, x bare transactions with its rows, CPU ms, log kB early and late")
+    print("\nsteps with a result of 1 kB: ms, x bare transactions, CPU ms, of the server, log kB early and late")
     for system in _SYSTEMS if peers else _SYSTEMS[:1]:
         problem = environments.prepare(system, install=True)
         found = {"error": problem} if problem else _measured(system, {**size, "url": server.database()})
@@ -50,8 +50,9 @@ def _steps(server: Server, *, quick: bool, peers: bool) -> None:
             continue
         ratio = f"{found['to_rows']:.1f} x" if "to_rows" in found else ""
         print(
-            f"  {system:20} {found['ms']:6.2f} {ratio:>6} {found['cpu_ms']:6.2f} {found['early_kb']:6.1f}"
-            f" {found['late_kb']:6.1f}   {found['transactions']:.1f} transactions, usage {found['usage']}",
+            f"  {system:20} {found['ms']:6.2f} {ratio:>6} {found['cpu_ms']:6.2f} {found['server_ms']:6.2f}"
+            f" {found['early_kb']:6.1f} {found['late_kb']:6.1f}"
+            f"   {found['transactions']:.1f} transactions, usage {found['usage']}",
             flush=True,
         )
 
@@ -90,7 +91,7 @@ def _woken(server: Server, *, quick: bool) -> None:
 
 
 def _waiting(server: Server, *, quick: bool) -> None:
-    print("\nwaiting conversations: wake-up ms (median, 95 %), a pass of the watchdog ms, MiB more")
+    print("\nwaiting conversations: wake-up ms (median, 95 %), a pass of the watchdog ms, MiB more, kB on disk each")
     for copies in (1_000, 10_000) if quick else (1_000, 100_000, 1_000_000):
         url, bus = server.database(), NatsServer()
         bus.start()
@@ -101,7 +102,7 @@ def _waiting(server: Server, *, quick: bool) -> None:
             bus.stop()
         print(
             f"  {found['waiting']:>9,} {found['wake_ms']:7.1f} {found['wake_p95_ms']:7.1f} {found['look_ms']:7.2f}"
-            f" {found['grown_mib']:7.1f}",
+            f" {found['grown_mib']:7.1f} {found['disk_kb']:6.1f}",
             flush=True,
         )
 

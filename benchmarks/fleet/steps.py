@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
 import statistics
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -43,17 +46,19 @@ async def postgres(build: Build, *, url: str, steps: int, long: int, at_most: in
     try:
         await _run(system, Script(_turns(2)))
         rows = _BareRows(connection) if _is_ours(connection) else None
-        walls, cpus, floors, usage = [], [], [], "exact"
+        walls, cpus, servers, floors, usage = [], [], [], [], "exact"
         transactions = 0
 
         async def once() -> None:
             nonlocal usage, transactions
             script, before = Script(_turns(steps)), _written(connection)
             gc.collect()
+            server = _server_cpu(connection)
             wall, cpu = time.perf_counter(), time.process_time()
             found = await _run(system, script)
             walls.append(time.perf_counter() - wall)
             cpus.append(time.process_time() - cpu)
+            servers.append(_server_cpu(connection) - server)
             transactions = _written(connection) - before
             usage = found if found == "LOST" else usage
             if rows is not None:
@@ -69,6 +74,7 @@ async def postgres(build: Build, *, url: str, steps: int, long: int, at_most: in
     figures: Figures = {
         "ms": statistics.median(walls) / steps * 1e3,
         "cpu_ms": statistics.median(cpus) / steps * 1e3,
+        "server_ms": statistics.mean(servers) / steps * 1e3,
         "transactions": transactions / steps,
         "early_kb": (script.log[1 + _WINDOW] - script.log[1]) / _WINDOW / 1e3,
         "late_kb": (script.log[long] - script.log[long - _WINDOW]) / _WINDOW / 1e3,
@@ -100,6 +106,15 @@ def _logged(connection: psycopg.Connection) -> int:
 def _written(connection: psycopg.Connection) -> int:
     """Return the number of transactions that have written anything."""
     return _number(connection, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+
+
+def _server_cpu(connection: psycopg.Connection) -> float:
+    """Return the CPU seconds of the server's processes so far; 0.0 on a system without `/proc`."""
+    ticks = 0
+    for (pid,) in connection.execute("SELECT pid FROM pg_stat_activity").fetchall():
+        with suppress(OSError):
+            ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _number(connection: psycopg.Connection, query: str) -> int:

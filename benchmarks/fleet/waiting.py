@@ -11,6 +11,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from benchmarks.fleet.rows import multiply
 from concertino import OPERATOR, AgentConfig, Ask, Resources, Runtime, Scope, tool
 from concertino.runtime import Fleet, NatsBell
@@ -59,6 +61,7 @@ async def prepare(url: str, *, answered: bool) -> None:
 
 async def waiting(url: str, bus: str, copies: int) -> dict[str, Any]:
     """Measure a worker beside *copies* of waiting conversations, one of which is answered now and then."""
+    empty = await asyncio.to_thread(_disk, url)
     await asyncio.to_thread(multiply, url, copies)
     called: asyncio.Queue[float] = asyncio.Queue()
 
@@ -86,6 +89,7 @@ async def waiting(url: str, bus: str, copies: int) -> dict[str, Any]:
         "wake_p95_ms": statistics.quantiles(wakes, n=20)[-1] * 1e3,
         "look_ms": statistics.median(passes) * 1e3,
         "grown_mib": grown,
+        "disk_kb": (await asyncio.to_thread(_disk, url) - empty) / copies / 1e3,
     }
 
 
@@ -126,6 +130,14 @@ async def _pass(store: Any) -> float:
     await store.due_turns(OPERATOR, agents=["clerk"])
     await store.sweep(OPERATOR)
     return time.perf_counter() - begun
+
+
+def _disk(url: str) -> int:
+    """Return the bytes of the database's files."""
+    with psycopg.connect(url) as connection:
+        row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _resident() -> float:
