@@ -114,6 +114,7 @@ def metadata(guarded: GuardedServer, **changes: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("path", "make", "problem"),
     [
@@ -169,6 +170,7 @@ async def test_a_row_that_was_copied_to_another_user_is_not_opened(guarded: Guar
         assert not await shop.oauth.is_logged_in(shop.server, BOB)
 
 
+@pytest.mark.slow
 async def test_a_client_of_an_authorization_server_that_has_forgotten_it_is_replaced(guarded: GuardedServer) -> None:
     async with product(guarded) as shop:
         query = await browse(await shop.oauth.begin(shop.server, ANN))

@@ -158,6 +158,7 @@ async def test_a_token_that_expires_in_the_course_of_a_run_is_refreshed(guarded:
     assert guarded.accounts.refreshed == 1
 
 
+@pytest.mark.slow
 async def test_a_token_is_refreshed_before_it_expires(guarded: GuardedServer) -> None:
     guarded.accounts.expires_in = 10
     async with product(guarded, NOTE, "Done.") as shop:
@@ -210,6 +211,7 @@ async def test_a_refresh_token_that_a_crash_has_lost_leads_to_another_login(
     assert guarded.accounts.refreshed == 1
 
 
+@pytest.mark.slow
 async def test_a_server_that_cannot_refresh_now_costs_the_call_and_not_the_login(guarded: GuardedServer) -> None:
     async with product(guarded, NOTE, NOTE, "Done.") as shop:
         await shop.log_in()
@@ -235,6 +237,7 @@ async def test_a_revoked_token_leads_to_another_login(guarded: GuardedServer) ->
     assert guarded.calls == ["Ann"], "the call that was refused had no effect, and was repeated once"
 
 
+@pytest.mark.slow
 async def test_a_server_that_asks_for_more_scopes_gets_a_login_with_all_of_them(guarded: GuardedServer) -> None:
     async with product(guarded, NOTE, "Done.") as shop:
         await shop.log_in()
@@ -292,6 +295,7 @@ async def test_tokens_are_nowhere_in_plain_text(
         assert not any(token in text for text in seen)
 
 
+@pytest.mark.slow
 async def test_keys_are_replaced_and_a_lost_key_costs_a_login(guarded: GuardedServer) -> None:
     newer = Fernet.generate_key()
     async with product(guarded) as shop:
@@ -307,6 +311,7 @@ async def test_keys_are_replaced_and_a_lost_key_costs_a_login(guarded: GuardedSe
         assert await shop.oauth.is_logged_in(shop.server, ANN)
 
 
+@pytest.mark.slow
 async def test_a_client_that_was_registered_by_hand(guarded: GuardedServer) -> None:
     issuer = guarded.url.removesuffix("/mcp")
     known = OAuthClientInformationFull(
