@@ -21,8 +21,8 @@ from mcp.shared.auth import OAuthClientInformationFull
 from pydantic import AnyUrl
 from starlette.responses import JSONResponse
 
-from concertino import Chat, MemoryStore, Resources, Runtime, Scope, SqliteStore
-from concertino.agents import ASK_PERSON
+from concertino import AgentConfig, Chat, MemoryStore, Resources, Runtime, Scope, SqliteStore, ToolContext, tool
+from concertino.agents import ASK_PERSON, ask_person
 from concertino.errors import RunEndedError
 from concertino.storage import Vault
 from concertino.testing import ScriptedModel, call
@@ -44,6 +44,17 @@ async def guarded() -> AsyncIterator[GuardedServer]:
         yield server
 
 
+@tool(effect="idempotent")
+async def wonder(context: ToolContext) -> str:
+    """Ask."""
+    return str(await ask_person(context, "Why?"))
+
+
+class Wonders(AgentConfig[None]):
+    name = "wonders"
+    tools = (wonder,)
+
+
 class Product:
     """A product with one agent, whose tools are those of a guarded server."""
 
@@ -52,7 +63,7 @@ class Product:
         self.oauth = McpOAuth(Vault(store, [KEY]), CALLBACK)
         self.server = McpServer(name="notes", url=guarded.url, oauth=self.oauth)
         self.toolbox = McpToolbox(self.server)
-        self.runtime = Runtime([agent(self.toolbox)], Resources(model=model), store=store)
+        self.runtime = Runtime([agent(self.toolbox), Wonders()], Resources(model=model), store=store)
 
     async def start(self, scope: Scope = ANN) -> str:
         """Start a run until it waits."""
@@ -130,6 +141,14 @@ async def test_one_login_answers_all_runs_of_the_user_that_wait_for_it(guarded: 
         assert [(await shop.end(run)).status for run in runs] == ["completed", "completed"]
         assert (await shop.wait(BOB)).root_id == other
     assert len(guarded.accounts.clients) == 1, "the tenant has one client"
+
+
+async def test_a_login_answers_no_other_question(guarded: GuardedServer) -> None:
+    async with product(guarded, call("wonder")) as shop:
+        live = await shop.runtime.start(Chat("Go.", scope=ANN), "wonders")
+        assert (await live.result()).status == "suspended"
+        await shop.log_in()
+        assert json.loads((await shop.wait()).arguments)["message"] == "Why?"
 
 
 async def test_a_login_that_is_denied_is_an_error_of_the_call(guarded: GuardedServer) -> None:
@@ -232,6 +251,7 @@ async def test_a_revoked_token_leads_to_another_login(guarded: GuardedServer) ->
         await shop.toolbox.tools_of(ANN)
         guarded.accounts.revoke_all()
         run = await shop.start()
+        assert not await shop.oauth.is_logged_in(shop.server, ANN), "the dead tokens are erased"
         await shop.oauth.finish(shop.runtime, ANN, await browse(await shop.url()))
         assert results((await shop.end(run)).messages) == ["hello by Ann"]
     assert guarded.calls == ["Ann"], "the call that was refused had no effect, and was repeated once"
