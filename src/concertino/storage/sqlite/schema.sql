@@ -322,6 +322,19 @@ CREATE TABLE schedule_heads (
 );
 CREATE INDEX due_schedules ON schedule_heads (due_at) WHERE due_at IS NOT NULL;
 
+-- Secrets of users, such as tokens. They are changed and deleted in place, because what may remain is encrypted.
+CREATE TABLE secrets (
+    number        INTEGER PRIMARY KEY,
+    name          TEXT NOT NULL,
+    scope_key     BLOB NOT NULL,
+    tenant        TEXT NOT NULL,
+    user_id       TEXT NOT NULL,
+    sealed        TEXT NOT NULL,           -- encrypted with a key that the database does not have
+    version       INTEGER NOT NULL,
+    claimed_until REAL NOT NULL            -- until then other processes do not claim it
+);
+CREATE UNIQUE INDEX secrets_of_scope ON secrets (scope_key, name);
+
 -- Conversations. A turn is one root run, or a message that waits until the conversation is idle. Its row has no content:
 -- what people wrote is in messages, runs and ends, and in conversation_texts.
 CREATE TABLE conversations (
