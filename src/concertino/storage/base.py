@@ -17,7 +17,6 @@ from ..scope import AnyScope, Operator, Scope, TenantScope
 from ..usage import UsageRecord
 from ..waits import Resolution, Wait
 from .call_store import CallStore
-from .schedule_store import ScheduleStore
 from .types import (
     Account,
     ApprovalRule,
@@ -39,6 +38,7 @@ from .types import (
     StoredRun,
     UsageSum,
 )
+from .user_stores import ScheduleStore, SecretStore
 
 if TYPE_CHECKING:
     from .conversation_types import DueTurn, Feedback, QueuedTurn, StoredConversation, StoredHistory, StoredTurn
@@ -442,7 +442,16 @@ class Conversations(Protocol):
 
 
 class Store(
-    JournalStore, Queries, OperationStore, EventStore, Recovery, CallStore, Conversations, ScheduleStore, Protocol
+    JournalStore,
+    Queries,
+    OperationStore,
+    EventStore,
+    Recovery,
+    CallStore,
+    Conversations,
+    ScheduleStore,
+    SecretStore,
+    Protocol,
 ):
     """Everything that a store does for runs."""
 
