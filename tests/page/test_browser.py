@@ -210,7 +210,7 @@ async def test_a_queued_message_is_withdrawn_and_another_one_steers(shop: Desk) 
     await send(page, "never")
     await page.get_by_role("button", name="Withdraw").click()
     await expect(page.get_by_text("never", exact=True)).to_have_count(0)
-    await page.get_by_label("While an answer is in progress, send").select_option("steer")
+    await page.get_by_label("While an answer is in progress").select_option("steer")
     await send(page, "and be brief")
     await expect(page.get_by_label("Message", exact=True)).to_have_value("")
     shop.model.gate.set()
@@ -270,6 +270,71 @@ async def test_the_keyboard_is_enough(shop: Desk) -> None:
     await page.goto(f"{shop.address}/usage")
     await page.keyboard.press("Tab")
     await expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+
+
+async def test_the_focus_stays_in_the_turn_that_is_drawn_again(shop: Desk) -> None:
+    page = await shop.open()
+
+    async def press(name: str) -> None:
+        await page.get_by_role("button", name=name).last.focus()
+        await page.keyboard.press("Enter")
+
+    async def in_last_turn() -> None:
+        await page.wait_for_function(
+            "[...document.querySelectorAll('article')].at(-1).contains(document.activeElement)"
+        )
+
+    await send(page, "refund")
+    await press("Allow")
+    await answered(page)
+    await expect(page.locator("article.turn")).to_be_focused()
+    await page.keyboard.press("Tab")
+    await expect(page.get_by_role("button", name="Edit message")).to_be_focused()
+    await send(page, "hello")
+    await answered(page, 2)
+    await press("Good answer")
+    await expect(page.locator("article.turn").last).to_have_attribute("data-version", re.compile("up"))
+    await expect(page.get_by_role("button", name="Good answer").last).to_be_focused()
+    await press("Answer again")
+    await expect(page.get_by_text("2 of 2")).to_be_visible()
+    await in_last_turn()
+    await press("Edit message")
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("button", name="Edit message").last).to_be_focused()
+    await press("Edit message")
+    await page.keyboard.type("again")
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_text("3 of 3")).to_be_visible()
+    await in_last_turn()
+
+
+async def test_what_the_reader_opens_stays_in_view(shop: Desk) -> None:
+    page = await shop.open("/", viewport={"width": 1280, "height": 500})
+    for number in range(1, 4):
+        await send(page, "noisy")
+        await answered(page, number)
+    call = answer(page).locator("summary").first
+    await call.click()
+    await page.get_by_label("Message", exact=True).fill("a\n" * 20)  # the chat becomes lower
+    await expect(call).to_be_in_viewport()
+    await page.get_by_label("Message", exact=True).fill("")
+    await page.get_by_role("button", name="Newest").click()
+    await page.evaluate("document.querySelector('article.turn').scrollIntoView()")  # as a search in the page does
+    await page.get_by_label("Message", exact=True).fill("b\n" * 20)
+    await expect(page.locator("article.turn").first).to_be_in_viewport()
+    await send(page, "slow")
+    await expect(page.get_by_text("The beginning of an answer.")).to_be_in_viewport()
+
+
+async def test_an_open_approval_is_counted(shop: Desk) -> None:
+    page = await shop.open()
+    await send(page, "refund")
+    await expect(page.get_by_role("link", name="Approvals 1")).to_be_visible()
+    await page.get_by_role("button", name="Allow").click()
+    await answered(page)
+    await expect(page.get_by_role("link", name="Approvals", exact=True)).to_be_visible()
 
 
 async def test_a_worker_is_given_a_goal(shop: Desk) -> None:

@@ -72,9 +72,27 @@ async def test_it_opens_with_its_end_and_scrolls_back(shop: tuple[Desk, str]) ->
             }
         }"""
     )
-    asked = await page.locator("article.turn .question").all_text_contents()
+    asked = await turns.all_text_contents()
     numbers = [int(re.findall(r"question (\d+)", text)[0]) for text in asked]
     assert numbers == list(range(TURNS - len(numbers), TURNS)), "each turn is there once, in order"
+
+    middle = turns.nth(len(numbers) // 2)
+    await expect(middle.locator(".distant")).to_have_count(1)
+    drawn = await page.locator("article.turn .question").count()
+    assert drawn < 60, "turns far from the viewport are reduced"
+    assert await page.evaluate("document.querySelectorAll('#turns *').length") < 60 * 70 + 2 * len(numbers)
+    height = await middle.evaluate("each => each.getBoundingClientRect().height")
+    question = f"The answer to question {numbers[len(numbers) // 2]}."
+    assert await page.evaluate("text => find(text)", question), "a search in the page finds what they say"
+    await expect(middle.get_by_role("button", name="Copy answer")).to_be_in_viewport()
+    assert abs(await middle.evaluate("each => each.getBoundingClientRect().height") - height) < 2
+    await middle.get_by_role("button", name="Good answer").focus()
+    await turns.first.scroll_into_view_if_needed()
+    await expect(turns.nth(len(numbers) // 4).locator(".distant")).to_have_count(1)
+    await expect(middle.get_by_role("button", name="Good answer")).to_be_focused()
+
+    await page.get_by_role("button", name="Newest").click()
+    await expect(turns.last.get_by_role("button", name="Copy answer")).to_be_in_viewport()
     await page.get_by_label("Message", exact=True).fill("one more")
     await page.keyboard.press("Enter")
     await expect(turns.last).to_contain_text("The answer to one more.")

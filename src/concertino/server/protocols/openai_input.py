@@ -26,7 +26,9 @@ def chat_of(body: JsonObject, scope: Scope) -> Chat:
             raise BadInputError(f"{name!r} is not supported: the server keeps no conversation for this protocol")
     for name in ("tool_choice", "function_call"):
         if body.get(name) not in (None, "auto", "none"):
-            raise BadInputError(f"{name!r} requires a call: the server has its own tools, and calls none of the client's")
+            raise BadInputError(
+                f"{name!r} requires a call: the server has its own tools, and calls none of the client's"
+            )
     instructions = [text_field(body, "instructions")] if body.get("instructions") else []
     history: list[Message] = []
     for role, text, media in _messages(body):

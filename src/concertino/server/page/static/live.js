@@ -2,6 +2,7 @@
 
 import { announce, base, complain, parsed } from "./http.js";
 import { decorate } from "./decorate.js";
+import { keepFocus } from "./focus.js";
 
 const drawn = new Map(); // by id of a part: its HTML as it was sent
 
@@ -50,11 +51,13 @@ export class Live {
     const turn = found();
     if (frame.changed || !turn) return;
     const known = frame.whole ? new Set(frame.parts.map(([id]) => id)) : null;
-    for (const [id, into, html] of frame.parts) place(id, into, html);
-    for (const id of frame.removed) remove(id);
-    if (known) {
-      for (const id of [...drawn.keys()]) if (id.startsWith(`${frame.turn}-`) && !known.has(id)) remove(id);
-    }
+    const own = [...drawn.keys()].filter((id) => id.startsWith(`${frame.turn}-`));
+    keepFocus(() => {
+      for (const [id, into, html] of frame.parts) place(id, into, html);
+      for (const id of frame.removed) remove(id);
+      for (const id of known ? own : []) if (!known.has(id)) remove(id);
+    });
+    for (const id of frame.over ? own : []) drawn.delete(id);
     const line = turn.querySelector("[data-status]");
     if (line && line.textContent !== frame.status) line.textContent = frame.status;
     if (frame.status !== this.said && (frame.over || frame.status.startsWith("Waiting"))) {
