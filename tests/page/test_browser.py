@@ -368,6 +368,39 @@ async def test_a_goal_that_ends_before_its_stream_opens_shows_its_document(shop:
     await expect(page.get_by_role("region", name="Living document")).to_contain_text("Two orders are late")
 
 
+async def test_no_part_of_an_ended_turn_is_older_than_its_end(shop: Desk) -> None:
+    page = await shop.open()
+    await send(page, "hello")
+    await answered(page)
+    ended = asyncio.Event()
+
+    async def later(route: Any) -> None:
+        await ended.wait()
+        await route.continue_()
+
+    at_work = asyncio.Event()
+
+    def received(message: Any) -> None:
+        if "The beginning" in message["data"]:
+            at_work.set()
+
+    await page.route("**/c/*/turns*", later)
+    page.on("requestfailed", lambda request: at_work.set())  # the stream that was open before the message
+    session = await page.context.new_cdp_session(page)
+    session.on("Network.eventSourceMessageReceived", received)
+    await session.send("Network.enable")
+    await send(page, "delegate")
+    await at_work.wait()
+    shop.model.gate.set()
+    path = page.url.replace("/c/", "/api/conversations/") + "/turns"
+    turn = (await (await page.request.get(path)).json())["items"][0]["id"]
+    await page.request.get(f"{path}/{turn}/events")
+    ended.set()
+    await answered(page, 2)
+    await expect(answer(page).locator(".call-state")).to_have_text("done")
+    await expect(answer(page).locator(".agent-activity")).to_have_text(["completed", "completed"])
+
+
 async def test_a_chat_is_deleted(shop: Desk) -> None:
     page = await shop.open()
     await send(page, "hello")

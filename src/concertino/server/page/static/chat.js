@@ -1,7 +1,7 @@
 // The chat: sending, stopping, editing, branches, and the list of turns.
 
 import { countApprovals } from "./approvals.js";
-import { announce, api, base, complain, copied, fragment, localize } from "./http.js";
+import { announce, api, base, complain, copied, fragment, inform, localize } from "./http.js";
 import { decorate } from "./decorate.js";
 import { ask } from "./dialog.js";
 import { DistantTurns } from "./distant.js";
@@ -67,8 +67,10 @@ async function sync() {
 
 function kept(old, made) {
   if (old && old.dataset.version === made.dataset.version) return old;
-  if (old && "live" in old.dataset && "live" in made.dataset) {
-    old.dataset.state = made.dataset.state; // its stream fills it
+  const streams = "live" in made.dataset;
+  if (old && "live" in old.dataset && (streams || live?.shows.has(old.dataset.turn))) {
+    old.dataset.state = made.dataset.state; // its stream fills it, up to its end
+    if (!streams) old.dataset.ended = "";
     return old;
   }
   for (const open of old?.querySelectorAll("details[open][id]:not(.agents)") ?? []) {
@@ -146,6 +148,7 @@ async function send() {
     const whenBusy = composer.elements.when_busy;
     const when_busy = whenBusy.closest("label").hidden ? "queue" : whenBusy.value;
     await api("POST", path("/turns"), { text: message, files, when_busy }, key());
+    if (when_busy === "steer") inform("The agent reads your message before its next step.");
     text.value = "";
     uploads.clear();
     resize();
@@ -179,6 +182,7 @@ async function list() {
 
 /** Shows a change of this page's at once: the stream begins again with the turn in progress. */
 async function changed() {
+  live?.close();
   await sync();
   if (live) live.open();
   else follow();

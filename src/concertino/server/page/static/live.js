@@ -14,6 +14,7 @@ export class Live {
     this.changed = changed;
     this.status = status;
     this.said = "";
+    this.shows = new Set(); // the turns whose parts this connection sends, and has not sent to their end
     this.taken = Promise.resolve(); // frames are applied one after another
     document.addEventListener("visibilitychange", () => (document.hidden ? this.close() : this.open()));
     this.open();
@@ -34,12 +35,14 @@ export class Live {
   }
 
   close() {
+    this.shows.clear();
     this.source?.close();
     clearTimeout(this.retry);
   }
 
   connected(well) {
     document.getElementById("connection").textContent = well ? "" : "Connecting again …";
+    if (!well) this.shows.clear();
     if (!well && this.source.readyState === EventSource.CLOSED) {
       this.retry = setTimeout(() => this.open(), 3000);
     }
@@ -49,7 +52,8 @@ export class Live {
     const found = () => document.getElementById(`turn-${frame.turn}`);
     if (frame.changed || !found()) await this.changed(frame);
     const turn = found();
-    if (frame.changed || !turn) return;
+    if (frame.changed || !turn || !("live" in turn.dataset)) return; // an ended turn has all of its parts
+    this.shows.add(frame.turn);
     const known = frame.whole ? new Set(frame.parts.map(([id]) => id)) : null;
     const own = [...drawn.keys()].filter((id) => id.startsWith(`${frame.turn}-`));
     keepFocus(() => {
@@ -65,6 +69,10 @@ export class Live {
       announce(frame.over ? "The answer is complete." : frame.status);
     }
     turn.classList.toggle("waits", frame.status.startsWith("Waiting"));
+    if (frame.over) {
+      this.shows.delete(frame.turn);
+      if ("ended" in turn.dataset) await this.changed(frame);
+    }
     this.status(frame);
   }
 }
