@@ -150,7 +150,7 @@ async def test_the_panel_follows_a_turn_in_progress(shop: Desk) -> None:
 
 async def test_files_are_sent_and_pictures_shown(shop: Desk) -> None:
     page = await shop.open()
-    hostile = '<img src=x onerror=alert(1)>".png'
+    hostile = "long " * 45 + '<img src=x onerror=alert(1)>".png'
     files = [
         {"name": hostile, "mimeType": "image/png", "buffer": PIXEL},
         {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"notes"},
@@ -164,7 +164,7 @@ async def test_files_are_sent_and_pictures_shown(shop: Desk) -> None:
     await expect(images).to_have_count(2)
     for index in range(2):
         assert await images.nth(index).evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
-    assert await images.first.get_attribute("alt") == hostile
+    assert await images.first.get_attribute("alt") == hostile[-200:]
 
 
 async def test_what_strangers_write_is_text(shop: Desk) -> None:
@@ -208,11 +208,13 @@ async def test_a_queued_message_is_withdrawn_and_another_one_steers(shop: Desk) 
     await send(page, "slow")
     await expect(page.get_by_text("The beginning of an answer.")).to_be_visible()
     await send(page, "never")
-    await page.get_by_role("button", name="Withdraw").click()
+    withdraw = page.get_by_role("button", name="Withdraw")
+    assert await withdraw.evaluate("button => getComputedStyle(button).opacity") == "1"
+    await withdraw.click()
     await expect(page.get_by_text("never", exact=True)).to_have_count(0)
     await page.get_by_label("While an answer is in progress").select_option("steer")
     await send(page, "and be brief")
-    await expect(page.get_by_label("Message", exact=True)).to_have_value("")
+    await expect(page.get_by_text("The agent reads your message before its next step.")).to_be_visible()
     shop.model.gate.set()
     await answered(page)
     await expect(page.locator(".line.steered")).to_contain_text("and be brief")

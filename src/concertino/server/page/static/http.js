@@ -44,20 +44,21 @@ export function announce(text) {
 
 /** Shows an error for some seconds. */
 export function complain(error) {
-  show(error.message ?? String(error), "toast");
+  show(error.message ?? String(error), "toast", 8000);
 }
 
 /** Shows a message for some seconds. */
 export function inform(text) {
-  show(text, "toast info");
+  show(text, "toast info", 4000);
 }
 
-function show(text, className) {
+function show(text, className, milliseconds) {
   const toasts = document.getElementById("toasts");
   for (const each of toasts.children) if (each.textContent === text) each.remove();
   const toast = Object.assign(document.createElement("p"), { className, textContent: text });
   toasts.append(toast);
-  setTimeout(() => toast.remove(), 8000);
+  toast.addEventListener("click", () => toast.remove());
+  setTimeout(() => toast.remove(), milliseconds);
 }
 
 /** Shows moments in the reader's own time and language. */
