@@ -15,10 +15,8 @@ from ..context_state import ContextState
 from ..ids import handle_for
 from ..messages import Message, ToolMessage
 from ..records import record
-from .counting.base import TokenCounter
 from .digests import digest, hint
 from .edits import Edit, Reduce, Strip, Summarize, decode_edits, fingerprint, fits, fitting
-from .retention import Retention
 from .view import View
 from .window import Window, size_in
 
@@ -80,18 +78,13 @@ class Plan:
     """False if no edit can be due: then there is nothing to `fit`."""
 
 
-def _start(window: Window) -> int:
-    """Return the tokens above which a summary is made at any price: the floor, if that is higher."""
-    return max(int(START * window.budget), min(window.floor, int(FULL * window.budget)))
-
-
 class Planner:
     """Decides about the edits of a view, and applies them. A conversation that is too short for edits has none."""
 
-    def __init__(self, view: View, counter: TokenCounter, retention: Retention, source: Planner | None = None) -> None:
+    def __init__(self, view: View, window: Window, source: Planner | None = None) -> None:
         self.view = view
-        self._counter = counter
-        self._retention = retention
+        self._window = window
+        self._counter, self._retention = window.counter, window.retention
         self._failures = 0
         self._users: list[int] = source._users[:] if source else []  # indexes of the user's messages
         self._pins: list[int] = source._pins[:] if source else []
@@ -162,24 +155,29 @@ class Planner:
 
     # -- when to summarize ---------------------------------------------------------------------------------------
 
-    def slack(self, window: Window) -> int:
+    def _start(self) -> int:
+        """Return the tokens above which a summary is made at any price: the floor, if that is higher."""
+        size, full = self._window.size, int(FULL * self._window.budget)
+        return min(max(int(START * size), min(self._window.floor, int(FULL * size))), full)
+
+    def slack(self) -> int:
         """Return how many bytes may be added before the next decision.
 
         A token is at least a byte, so the view cannot cross the floor, or fill the window, within the slack.
         """
-        tokens, start = self.view.tokens, _start(window)
+        tokens, start = self.view.tokens, self._start()
         pause = max(tokens // 10, _PAUSE)
-        return max(min(window.floor, start) - tokens, min(pause, start - tokens))
+        return max(min(self._window.floor, start) - tokens, min(pause, start - tokens))
 
-    def due(self, window: Window, bill: float) -> SummaryJob | None:
+    def due(self, bill: float) -> SummaryJob | None:
         """Return the summary that is due, where the conversation's requests so far cost *bill*."""
-        tokens, retention, rule = self.view.tokens, self._retention, window.rule
-        start = _start(window)
+        tokens, retention, rule = self.view.tokens, self._retention, self._window.rule
+        start = self._start()
         if self.job or self.prepared or not retention.summaries or self._failures >= _MOST_FAILURES:
             return None
-        if tokens <= start and tokens < window.floor:
+        if tokens <= start and tokens < self._window.floor:
             return None
-        span = self._span(window, self._end(window))
+        span = self._span(self._end())
         frees = size_in(tokens, retention.frees)
         if span is None or tokens > start:
             return span if span is not None and 3 * span.saved >= frees else None
@@ -188,15 +186,15 @@ class Planner:
         price += (rule.write - rule.read) * (tokens - span.tokens)  # what stays moves in the cached prefix
         return span if span.saved >= frees and 0 < price <= retention.price * bill else None
 
-    def _end(self, window: Window) -> int:
+    def _end(self) -> int:
         """Return the index before which a summary replaces the messages: all that the model has been sent by then."""
-        view, budget = self.view, window.budget
+        view, budget = self.view, self._window.budget
         end, newest = len(view.record), self._users[-1] if self._users else 0
         if view.tokens > FULL * budget or view.record[-1].role == "assistant":  # not sent yet, or paused
             end = view.groups[-1]
         if view.before(view.position(end)) > budget - _ASKING:
             end = self._group_at(budget - _ASKING)
-        if window.binding == "turn" and view.reasoned >= newest and view.tokens <= _start(window):
+        if self._window.binding == "turn" and view.reasoned >= newest and view.tokens <= self._start():
             end = min(end, newest)  # the reasoning of the current tool loop must stay
         return end
 
@@ -206,10 +204,10 @@ class Planner:
         position = bisect_right(range(len(view.indexes)), tokens, key=view.before) - 1
         return view.groups[view.indexes[position]] if 0 < position < len(view.indexes) else view.groups[-1]
 
-    def _span(self, window: Window, end: int) -> SummaryJob | None:
+    def _span(self, end: int) -> SummaryJob | None:
         """Return the span of the messages before index *end*; None if all of them stay."""
-        budget = window.budget
-        kept = self._kept(end, size_in(max(budget - _SMALL, budget // 5), self._retention.users))
+        size = self._window.size
+        kept = self._kept(end, size_in(max(size - _SMALL, size // 5), self._retention.users))
         tokens = self.view.before(self.view.position(end)) - sum(map(self.view.size, kept))
         return SummaryJob(end, kept, tokens) if tokens > 0 else None
 
@@ -243,24 +241,24 @@ class Planner:
         self.prepared = self._summary(job, _RECORD, text=text)
         return True
 
-    def splice(self, window: Window) -> list[Edit]:
+    def splice(self) -> list[Edit]:
         """Apply the prepared summary."""
         made, self.prepared, edits = self.prepared, None, list[Edit]()
         if made is not None:
-            self._edit(made, window, edits)
+            self._edit(made, edits)
         return edits
 
-    def omit(self, window: Window) -> list[Edit]:
+    def omit(self) -> list[Edit]:
         """Omit the oldest messages of a full window, where nothing can be summarized."""
         view, edits = self.view, list[Edit]()
         earlier = next((e.text for e in reversed(view.edits) if isinstance(e, Summarize) and not e.omitted), "")
         for share in (_AFTER, 0.0, -1.0):
-            span = self._span(window, self._group_at(view.tokens - int(max(share, 0) * window.budget)))
+            span = self._span(self._group_at(view.tokens - int(max(share, 0) * self._window.budget)))
             if span is not None and span.tokens > _LEAST_SAVED:
                 self.job = self.prepared = None
                 form = f"{earlier}\n{_OMITTED}" if earlier and share >= 0 else _OMITTED
-                self._edit(self._summary(span, form, omitted=True), window, edits)
-            if view.tokens <= window.budget:
+                self._edit(self._summary(span, form, omitted=True), edits)
+            if view.tokens <= self._window.budget or (share == 0 and self._window.probably_fits(view.tokens)):
                 break
         return edits
 
@@ -276,7 +274,7 @@ class Planner:
 
     # -- single-use results --------------------------------------------------------------------------------------
 
-    def reduce_single_use(self, window: Window) -> list[Edit]:
+    def reduce_single_use(self) -> list[Edit]:
         """Reduce the single-use results that the model has seen: those before its newest answer; short ones stay.
 
         Reasoning that is bound to them delays this until the user's next message.
@@ -285,7 +283,7 @@ class Planner:
         answered = next((index for index in range(len(record) - 1, -1, -1) if record[index].role == "assistant"), 0)
         seen = bisect_left(self.single_use, answered)
         first = self.single_use[0]
-        if not seen or (self._is_bound(window, first) and self._users[-1:] <= [first]):
+        if not seen or (self._is_bound(first) and self._users[-1:] <= [first]):
             return edits
         for index in self.single_use[:seen]:
             message = record[index]
@@ -295,14 +293,14 @@ class Planner:
                     digests[index] = text
         self.single_use = self.single_use[seen:]
         if digests:
-            self._edit(Reduce(tuple(digests), tuple(digests.values())), window, edits)
+            self._edit(Reduce(tuple(digests), tuple(digests.values())), edits)
         return edits
 
     # -- bound reasoning -----------------------------------------------------------------------------------------
 
-    def _is_bound(self, window: Window, first: int) -> bool:
+    def _is_bound(self, first: int) -> bool:
         """Return True if reasoning that is still sent is bound to messages from index *first* on."""
-        return window.binding == "prefix" and self.view.reasoned >= first
+        return self._window.binding == "prefix" and self.view.reasoned >= first
 
     def strip(self) -> list[Edit]:
         """Omit all reasoning of the view, after a change to the prefix that it is bound to."""
@@ -311,14 +309,14 @@ class Planner:
             self._apply(Strip(len(self.view.record)), edits)
         return edits
 
-    def _edit(self, edit: Reduce | Summarize, window: Window, edits: list[Edit]) -> None:
+    def _edit(self, edit: Reduce | Summarize, edits: list[Edit]) -> None:
         self._apply(edit, edits)
-        if self._is_bound(window, edit.indexes[0] if isinstance(edit, Reduce) else 0):
+        if self._is_bound(edit.indexes[0] if isinstance(edit, Reduce) else 0):
             edits += self.strip()
 
     def _apply(self, edit: Edit, edits: list[Edit]) -> None:
         view = self.view
-        view.apply(edit)
+        self._window.removed(view.apply(edit))
         if isinstance(edit, Summarize):
             self._users = [index for index in self._users if not edit.first <= index < edit.end or index in edit.kept]
         self.single_use = [index for index in self.single_use if view.at(index) is view.record[index]]

@@ -90,7 +90,7 @@ class TokenEngine:
         self._view = view
         self.append: Callable[[Message], None] = view.record.append
         """Appends a message to the record in constant time."""
-        self._planner = None if source is None else Planner(view, self.counter, self.retention, source)
+        self._planner = None if source is None else Planner(view, self._window, source)
         self._fresh: list[Edit] = []  # since the last request
         self.edited = bool(view.edits)
         """True if something of the conversation has left the view."""
@@ -114,7 +114,7 @@ class TokenEngine:
             if message.role == "user" or (message.role == "tool" and message.retain != "window"):
                 self._slack = -1
                 if message.retain == "once" and self._planner is None:  # it is reduced, however short the conversation
-                    self._planner = Planner(self._view, self.counter, self.retention)
+                    self._planner = Planner(self._view, self._window)
 
     def _settle(self) -> Planner:
         """Count the messages appended since the last call, and return what plans the edits."""
@@ -122,7 +122,7 @@ class TokenEngine:
             self._note_appended()
             self._slack -= self._pending
         if self._planner is None:
-            self._planner = Planner(self._view, self.counter, self.retention)
+            self._planner = Planner(self._view, self._window)
         self._planner.settle(self.example_count)
         self._noted, self._pending = len(self._view.record), 0
         return self._planner
@@ -188,7 +188,7 @@ class TokenEngine:
         if state is None:
             return True
         if counted:
-            self._planner = Planner(view, self.counter, self.retention)
+            self._planner = Planner(view, self._window)
             complete = self._planner.resume(state, example_count)
             self.edited = bool(view.edits)
             if not complete:
@@ -198,6 +198,7 @@ class TokenEngine:
             self._planner.restore((), decode_edits(state.prepared, example_count))
         self.bill, self._monitor.sent_at = state.bill, state.sent_at
         self._window.select(state.model)
+        self._window.anchor = state.anchor
         return True
 
     def _continues(self, folded: FoldedConversation, messages: Sequence[Message], state: ContextState | None) -> bool:
@@ -221,6 +222,7 @@ class TokenEngine:
     def state(self, skipped: Sequence[int] = ()) -> ContextState:
         """Return the state for the next run of the conversation, which lacks the messages at the indexes *skipped*."""
         state = ContextState(sent_at=self._monitor.sent_at, model=self._window.model, bill=round(self.bill))
+        state.anchor = self._window.anchor
         if self._planner is not None:
             view, state.counted = self._view, True
             state.omitted = view.omitted
@@ -289,14 +291,14 @@ class TokenEngine:
         if strip:
             self._note(planner.strip())
         if planner.single_use:
-            self._note(planner.reduce_single_use(window))
-        self._note(planner.splice(window))
+            self._note(planner.reduce_single_use())
+        self._note(planner.splice())
         busy = planner.job
         if summaries:
-            planner.job = busy or planner.due(window, self.bill)
+            planner.job = busy or planner.due(self.bill)
         job, full = planner.job, view.tokens > FULL * window.budget
         waiting = job is not None or planner.prepared is not None or bool(planner.single_use)
-        self._slack = -1 if waiting or full else planner.slack(window)
+        self._slack = -1 if waiting or full else planner.slack()
         return _NOTHING_DUE if job is None else Plan(None if busy else job, urgent=full)
 
     def complete(self, job: SummaryJob, text: str | None) -> bool:
@@ -314,10 +316,10 @@ class TokenEngine:
         planner, view, window = self._planner, self._view, self._window
         if not self._planned or planner is None:
             return []
-        self._note(planner.splice(window))
+        self._note(planner.splice())
         if view.tokens > window.budget:
-            self._note(planner.omit(window))
-        if view.tokens > window.budget:
+            self._note(planner.omit())
+        if view.tokens > window.budget and not window.probably_fits(view.tokens):
             raise window.floor_error(view, window.reserve)
         fresh, self._fresh = self._fresh, []
         return fresh
@@ -388,7 +390,7 @@ class TokenEngine:
         They share half of the budget that the user's first and newest message leave. *limit* is the tool's own limit.
         """
         user_tokens = 0 if self._planner is None else self._planner.user_tokens()
-        share = max(self._window.budget - user_tokens, 2) // 2 // max(results, 1)
+        share = max(self._window.least - user_tokens, 2) // 2 // max(results, 1)
         return max(1, min(self.retention.max_result_tokens if limit is None else limit, share))
 
     def truncate(self, text: str, fixed: Mapping[str, str], reserve: int, model: str) -> str:

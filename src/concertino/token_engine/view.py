@@ -114,51 +114,59 @@ class View:
         self._lent = True
         return Messages(self.shown)
 
-    def apply(self, edit: Edit) -> None:
-        """Append *edit* to the log and apply it. Messages that are no longer shown are ignored."""
+    def apply(self, edit: Edit) -> int:
+        """Append *edit* to the log and apply it; return the tokens of the messages that it replaced.
+
+        Messages that are no longer shown are ignored.
+        """
         self.grow()
         if self._lent:
             self._shown, self._lent = list(self._shown), False
         self.edits.append(edit)
-        before = self.tokens
+        before, replaced = self.tokens, 0
         match edit:
             case Reduce(indexes, digests):
                 for index, digest in zip(indexes, digests, strict=True):
                     message = self.at(index)
                     if message is not None and message.role == "tool":
                         start = self.position(index)
-                        self._show(start, start + 1, [(index, reduced(message, digest))])
+                        replaced += self._show(start, start + 1, [(index, reduced(message, digest))])
             case Summarize():
-                self._summarize(edit)
+                replaced = self._summarize(edit)
             case Strip(end):
                 stop = self.position(end)
                 bare = [(index, without_reasoning(message)) for index, message in self._pairs(0, stop)]
-                self._show(0, stop, [(index, message) for index, message in bare if message is not None])
+                replaced = self._show(0, stop, [(index, message) for index, message in bare if message is not None])
         if self.reasoned >= 0 and not isinstance(edit, Reduce):
             shown = self._pairs(0, self.position(self.reasoned + 1))  # an edit shows no other reasoning
             self.reasoned = next((index for index, message in reversed(shown) if has_reasoning(message)), -1)
         self.omitted += before - self.tokens
+        return replaced
 
-    def _summarize(self, edit: Summarize) -> None:
+    def _summarize(self, edit: Summarize) -> int:
         start, stop, stays = self.position(edit.first), self.position(edit.end), frozenset(edit.kept)
         self.summary = last = next(index for index in range(edit.end - 1, -2, -1) if index not in stays)
         kept = [(index, self.at(index)) for index in stays if edit.first <= index < edit.end]
         shown = [(index, message) for index, message in kept if message is not None]
         shown.append((last, UserMessage(edit.text)))
-        self._show(start, stop, sorted(shown, key=itemgetter(0)))
+        return self._show(start, stop, sorted(shown, key=itemgetter(0)))
 
     def _pairs(self, start: int, stop: int) -> list[tuple[int, Message]]:
         return list(zip(self.indexes[start:stop], self._shown[start:stop], strict=True))
 
-    def _show(self, start: int, stop: int, shown: Sequence[tuple[int, Message]]) -> None:
-        """Replace the messages from position *start* to before *stop* by those *shown*, which have the indexes."""
-        messages = [message for _, message in shown]
+    def _show(self, start: int, stop: int, shown: Sequence[tuple[int, Message]]) -> int:
+        """Replace the messages from position *start* to before *stop* by those *shown*, which have the indexes.
+
+        Return the tokens replaced.
+        """
+        messages, replaced = [message for _, message in shown], sum(self._sizes[start:stop])
         if self._settled:
             sizes = array("q", map(self._measure, messages))
-            self.tokens += sum(sizes) - sum(self._sizes[start:stop])
+            self.tokens += sum(sizes) - replaced
             self._sizes[start:stop] = sizes
         self._shown[start:stop] = messages
         self.indexes[start:stop] = array("l", [index for index, _ in shown])
+        return replaced
 
 
 def unmeasured_view(record: Iterable[Message] = ()) -> View:

@@ -16,6 +16,7 @@ _NOTE = 32
 """Tokens for the note that a message was cut."""
 _LARGEST_MESSAGE = 0.75
 """Share of the budget that one message of the user may fill."""
+_ANSWER = 2_000
 _MARGIN, _MARGIN_EXACT = 0.15, 0.02
 """Safety margins of an estimate, and of a tokenizer's count, which omits what the provider adds."""
 _LEAST_RATIO, _MOST_RATIO = 0.4, 2.5
@@ -57,8 +58,8 @@ class Window:
     """
 
     def __init__(self, counter: TokenCounter, limit: int, retention: Retention, statistics: TokenStatistics) -> None:
-        self._counter = counter
-        self._retention = retention
+        self.counter = counter
+        self.retention = retention
         self._statistics = statistics
         self._margin = _MARGIN_EXACT if counter.exact else _MARGIN
         self.limit, self.reserve = limit, 0  # tokens of a request, and of its answer
@@ -71,7 +72,9 @@ class Window:
         self.rule, self.binding = cache_rule("", ""), binding("", "")
         self._ratio, self._rejected = 1.0, math.inf
         self._billed = self._counted = 0  # tokens of the last request to the model
-        self.budget, self.floor = limit, 0
+        self._removed = 0  # counted tokens of that request that edits have removed since
+        self.size = self.budget = self.least = limit
+        self.floor = 0
         """Counted tokens that a view may have, and below which nothing is summarized."""
 
     def select(self, model: str) -> None:
@@ -80,26 +83,48 @@ class Window:
             self.model = model
             provider, _, name = model.partition(":")
             self.rule, self.binding = cache_rule(provider, name), binding(provider, name)
-            self._ratio = self._statistics.ratios.get((model, self._counter.name), 1.0)
-            self._billed, self._counted, self._rejected = 0, 0, math.inf
+            self._ratio = self._statistics.ratios.get((model, self.counter.name), 1.0)
+            self._billed, self._counted, self._removed, self._rejected = 0, 0, 0, math.inf
+
+    @property
+    def anchor(self) -> list[int]:
+        """Return the counted and billed tokens of the last request; empty if its messages are not all in the view."""
+        return [self._counted, self._billed] if self._billed and not self._removed else []
+
+    @anchor.setter
+    def anchor(self, anchor: list[int]) -> None:
+        self._counted, self._billed = anchor or (0, 0)
 
     def prepare(self, model: str, fixed: Mapping[str, str], limit: int, reserve: int) -> None:
         """Take in the parts of the next request, and compute its budget."""
         self.select(model)
         if fixed is not self.fixed_texts:
-            self.fixed_texts, self.fixed_sizes = fixed, self._statistics.count(self._counter, fixed)
+            self.fixed_texts, self.fixed_sizes = fixed, self._statistics.count(self.counter, fixed)
             self.fixed = sum(self.fixed_sizes.values())
         self.limit, self.reserve = limit, reserve
-        self.budget = self._budget(limit - reserve)
-        self.floor = size_in(self.budget, self._retention.floor)
+        self._set_budget()
 
-    def _budget(self, most: float) -> int:
-        """Return how many counted tokens a view may have in a request of *most* billed tokens."""
-        most = min(most, self._rejected)
+    def removed(self, tokens: int) -> None:
+        """Record that an edit removed *tokens* counted tokens from the view."""
+        self._removed += tokens
+        self._set_budget()
+
+    def _set_budget(self) -> None:
+        most = min(self.limit - self.reserve, self._rejected)
         left = most - self._billed
-        change = left / (self._ratio + math.copysign(self._margin, left))  # what grew may be more, what shrank less
-        budget = math.floor(self._counted + change - self.fixed)
-        return min(budget, int(most - self.fixed)) if self._counter.exact else budget
+        self.size = int(self._counted + left / (self._ratio + self._margin)) - self.fixed
+        self.floor = size_in(self.size, self.retention.floor)
+        # What is not billed yet may be more than counted, and what was removed less: one text has more tokens than the
+        # estimate, another fewer. So there are two bounds: the bill and the changes since, and the count of all.
+        growth = max(self._ratio, 1.0) + self._margin
+        sure = (left - (growth - _LEAST_RATIO) * self._removed) / growth
+        self.least = int(most / growth) - self.fixed
+        self.budget = max(int(self._counted + sure) - self.fixed, self.least)
+        self._most = most
+
+    def probably_fits(self, tokens: int) -> bool:
+        """Return True if a request with a view of counted *tokens* fits by expectation, without a margin."""
+        return self.billed(tokens) <= self._most
 
     def billed(self, tokens: int) -> float:
         """Return the tokens that the provider will probably bill for a request with a view of counted *tokens*."""
@@ -109,10 +134,10 @@ class Window:
         """Record that the provider billed *billed* tokens for a request with a view of counted *tokens*."""
         counted = tokens + self.fixed
         if counted and _LEAST_RATIO * counted <= billed <= _MOST_RATIO * counted:
-            self._billed, self._counted = billed, counted
+            self._billed, self._counted, self._removed = billed, counted, 0
             if counted >= _ENOUGH:
                 self._ratio = billed / counted
-                self._statistics.ratios[self.model, self._counter.name] = self._ratio
+                self._statistics.ratios[self.model, self.counter.name] = self._ratio
 
     def rejected(self, tokens: int) -> None:
         """Lower the budget: the provider rejected a request with a view of counted *tokens* as too long."""
@@ -136,10 +161,10 @@ class Window:
         if len(text) * 4 + sum(map(len, fixed.values())) * 4 <= _LARGEST_MESSAGE * (limit - reserve - _NOTE):
             return text  # a token is at least a byte, and a character at most four bytes
         self.prepare(model, fixed, limit, reserve + _NOTE)
-        left = int(_LARGEST_MESSAGE * self.budget) - _NOTE
+        left = min(int(_LARGEST_MESSAGE * self.least), max(self.least // 2, self.least - _ANSWER)) - _NOTE
         if left <= 0:
             raise self.floor_error(unmeasured_view(), reserve)
-        return text if self._counter.count(text) <= left else self._counter.cut(text, left)
+        return text if self.counter.count(text) <= left else self.counter.cut(text, left)
 
 
 def size_in(budget: int, size: float) -> int:
