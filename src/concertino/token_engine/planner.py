@@ -20,7 +20,7 @@ from .edits import Edit, Reduce, Strip, Summarize, decode_edits, fingerprint, fi
 from .view import View
 from .window import Window, size_in
 
-START = 0.85
+START = 0.8
 """Share of the budget above which a summary is made, at any price, while the run continues."""
 FULL = 0.96
 """Share of the budget above which a request waits for the summary."""

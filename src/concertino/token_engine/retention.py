@@ -26,7 +26,7 @@ class SummaryStyle:
     model: str | None = None
     """Id of the model that writes the summaries. None: the model of the conversation, which reads most of the request
     from its cache."""
-    words: int = 800
+    words: int = 600
     """Words that a summary should have at most."""
 
     def __post_init__(self) -> None:
