@@ -26,7 +26,7 @@ from concertino.messages import (
     UserMessage,
 )
 from concertino.providers.openai import TiktokenCounter
-from concertino.token_engine import EstimatingCounter, Retention, TokenStatistics
+from concertino.token_engine import EstimatingCounter, Retention
 from concertino.token_engine.counting.sizes import measure_with
 from concertino.token_engine.view import View
 from concertino.token_engine.window import Window
@@ -47,12 +47,12 @@ SETTLED = 50
 def errors(messages: list[dict[str, Any]]) -> Iterator[float]:
     """Yield the relative error of each request's size, estimated before it was sent."""
     counter = EstimatingCounter()
-    view, window = View(measure_with(counter)), Window(counter, 200_000, Retention(), TokenStatistics())
+    view, window = View(measure_with(counter)), Window(counter, 200_000, Retention(), {})
     for said in messages:
         used = ((said.get("extra") or {}).get("response") or {}).get("usage") or {}
         if said["role"] == "assistant" and used.get("prompt_tokens"):
             view.settle()
-            guess = window.billed(view.tokens)
+            guess = window.expected(view.tokens)
             if len(view.record) > SETTLED:
                 yield abs(guess - used["prompt_tokens"]) / used["prompt_tokens"]
             window.observe(view.tokens, used["prompt_tokens"])

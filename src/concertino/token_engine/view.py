@@ -18,8 +18,7 @@ class View:
     """A record, its edits, and the messages that they show.
 
     An *index* is that of a message in the record, a *position* that in the view. Messages are appended to `record`;
-    `grow` takes them in, and `settle` also counts them. Before an edit, count all messages of the view or none. A list
-    that was handed out is copied before an edit.
+    `grow` takes them in, and `settle` also counts them. Before an edit, count all messages of the view or none.
     """
 
     def __init__(self, measure: Measure) -> None:
@@ -30,13 +29,13 @@ class View:
         """By index: the index at which the message's group begins. A call and its results form a group, as do an answer
         that its provider paused and its continuation."""
         self._shown = self.record  # the same list until an edit
-        self._lent = True  # the list of shown messages is copied before an edit
+        self._lent = True  # the list of shown messages was handed out: an edit copies it
         self.indexes = array("l")
         """By position: the message's index. A summary has that of the last message that it replaces."""
         self._settled = False  # edits keep the sizes up to date from the first count on
         self._sizes = array("q")  # by position, of the counted messages
-        self.tokens = self.omitted = 0
-        """Counted tokens of the view, and those that the edits have removed."""
+        self.tokens = self.omitted = self.replaced = 0
+        """Counted tokens of the view, those that it omits, and those of messages that edits have replaced."""
         self.reasoned = self.summary = -1
         """Indexes of the last message shown with reasoning, and of the last summary; -1: none."""
 
@@ -44,13 +43,12 @@ class View:
         """Return an independent view of the same messages and edits."""
         made = copy(self)
         vars(made).update({name: value[:] for name, value in vars(self).items() if isinstance(value, list | array)})
-        if self._shown is self.record:
-            made._shown = made.record
+        made._shown = made.record if self._shown is self.record else made._shown
         return made
 
     @property
     def shown(self) -> list[Message]:
-        """Return the messages that the view shows. Do not change the list."""
+        """Return the messages that the view shows."""
         if self._shown is not self.record:
             self.grow()
         return self._shown
@@ -114,59 +112,52 @@ class View:
         self._lent = True
         return Messages(self.shown)
 
-    def apply(self, edit: Edit) -> int:
-        """Append *edit* to the log and apply it; return the tokens of the messages that it replaced.
-
-        Messages that are no longer shown are ignored.
-        """
+    def apply(self, edit: Edit) -> None:
+        """Append *edit* to the log and apply it. Messages that are no longer shown are ignored."""
         self.grow()
         if self._lent:
             self._shown, self._lent = list(self._shown), False
         self.edits.append(edit)
-        before, replaced = self.tokens, 0
+        before = self.tokens
         match edit:
             case Reduce(indexes, digests):
                 for index, digest in zip(indexes, digests, strict=True):
                     message = self.at(index)
                     if message is not None and message.role == "tool":
                         start = self.position(index)
-                        replaced += self._show(start, start + 1, [(index, reduced(message, digest))])
+                        self._show(start, start + 1, [(index, reduced(message, digest))])
             case Summarize():
-                replaced = self._summarize(edit)
+                self._summarize(edit)
             case Strip(end):
                 stop = self.position(end)
                 bare = [(index, without_reasoning(message)) for index, message in self._pairs(0, stop)]
-                replaced = self._show(0, stop, [(index, message) for index, message in bare if message is not None])
+                self._show(0, stop, [(index, message) for index, message in bare if message is not None])
         if self.reasoned >= 0 and not isinstance(edit, Reduce):
             shown = self._pairs(0, self.position(self.reasoned + 1))  # an edit shows no other reasoning
             self.reasoned = next((index for index, message in reversed(shown) if has_reasoning(message)), -1)
         self.omitted += before - self.tokens
-        return replaced
 
-    def _summarize(self, edit: Summarize) -> int:
+    def _summarize(self, edit: Summarize) -> None:
         start, stop, stays = self.position(edit.first), self.position(edit.end), frozenset(edit.kept)
         self.summary = last = next(index for index in range(edit.end - 1, -2, -1) if index not in stays)
         kept = [(index, self.at(index)) for index in stays if edit.first <= index < edit.end]
         shown = [(index, message) for index, message in kept if message is not None]
         shown.append((last, UserMessage(edit.text)))
-        return self._show(start, stop, sorted(shown, key=itemgetter(0)))
+        self._show(start, stop, sorted(shown, key=itemgetter(0)))
 
     def _pairs(self, start: int, stop: int) -> list[tuple[int, Message]]:
         return list(zip(self.indexes[start:stop], self._shown[start:stop], strict=True))
 
-    def _show(self, start: int, stop: int, shown: Sequence[tuple[int, Message]]) -> int:
-        """Replace the messages from position *start* to before *stop* by those *shown*, which have the indexes.
-
-        Return the tokens replaced.
-        """
-        messages, replaced = [message for _, message in shown], sum(self._sizes[start:stop])
+    def _show(self, start: int, stop: int, shown: Sequence[tuple[int, Message]]) -> None:
+        """Replace the messages from position *start* to before *stop* by those *shown*, which have the indexes."""
+        messages = [message for _, message in shown]
         if self._settled:
-            sizes = array("q", map(self._measure, messages))
+            sizes, replaced = array("q", map(self._measure, messages)), sum(self._sizes[start:stop])
             self.tokens += sum(sizes) - replaced
+            self.replaced += replaced
             self._sizes[start:stop] = sizes
         self._shown[start:stop] = messages
         self.indexes[start:stop] = array("l", [index for index, _ in shown])
-        return replaced
 
 
 def unmeasured_view(record: Iterable[Message] = ()) -> View:
@@ -182,7 +173,7 @@ def has_reasoning(message: Message) -> bool:
 
 
 def reduced(message: ToolMessage, digest: str) -> ToolMessage:
-    """Return *message* with *digest* as its content."""
+    """Return *message* with *digest* as its content, and no media."""
     return dataclasses.replace(message, content=digest, media=(), stored=True)
 
 

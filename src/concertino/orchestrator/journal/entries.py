@@ -681,7 +681,8 @@ def pack_context(
         keys += text_ids([json.dumps(context.edits[-new:])])
         counts.append(new)
     ready = text_ids([json.dumps(context.prepared)]) if context.prepared else []
-    return [keys, ready, context.sent_at, context.model, context.bill, context.omitted, context.anchor, context.counted, counts]
+    numbers = [context.sent_at, context.model, context.bill, context.omitted, context.anchor, context.counted]
+    return [keys, ready, *numbers, counts]
 
 
 def unpack_context(written: Sequence[Any], texts: Mapping[str, str]) -> ContextState:
