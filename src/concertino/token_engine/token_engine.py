@@ -126,6 +126,7 @@ class TokenEngine:
         self.example_count = 0
         self._restart(View(measure_with(self.counter, self._model)))
         self._monitor.replaced()
+        self._window.counted = self._window.billed = 0
         self._view.record.extend(messages)
 
     def record(self) -> Messages:
@@ -191,7 +192,7 @@ class TokenEngine:
             self._planner.restore((), decode_edits(state.prepared, example_count))
         self.bill, self._monitor.sent_at = state.bill, state.sent_at
         self._window.select(state.model)
-        self._window.counted, self._window.billed = state.anchor or (0, 0)
+        self._window.counted, self._window.billed, self._window.fixed = state.anchor or (0, 0, 0)
         return True
 
     def _continues(self, folded: FoldedConversation, messages: Sequence[Message], state: ContextState | None) -> bool:
@@ -215,7 +216,7 @@ class TokenEngine:
         window = self._window
         state = ContextState(sent_at=self._monitor.sent_at, model=window.model, bill=round(self.bill))
         if not window.removed and not skipped:
-            state.anchor = [window.counted, window.billed]
+            state.anchor = [window.counted, window.billed, window.fixed]
         if self._planner is not None:
             view, state.counted = self._view, True
             state.omitted = view.omitted

@@ -64,7 +64,7 @@ class Window:
         self._ratio, self._most, self._rejected = 1.0, math.inf, math.inf
         self.billed = self.counted = 0  # tokens of the last request to the model
         self.removed = 0
-        """Counted tokens of that request that edits have removed since."""
+        """Counted tokens of that request that were removed since."""
         self.size = self.budget = self.surely = limit
         """Counted tokens that a view probably may have, surely may have, and may have if nothing was billed."""
         self.floor = 0
@@ -83,8 +83,9 @@ class Window:
         """Take in the parts of the next request, and compute its budget."""
         self.select(model)
         if fixed is not self.fixed_texts:
-            self.fixed_texts = fixed
+            before, self.fixed_texts = self.fixed, fixed
             self.fixed = sum([_count(self.counter, text) for text in fixed.values()])
+            self.removed += before if before != self.fixed else 0
         self.limit, self.reserve = limit, reserve
         self.compute()
 

@@ -109,6 +109,34 @@ def test_no_request_exceeds_the_limit(seed: int) -> None:
         assert conversation.rejected == 0, (counter.name, kinds[:1])
 
 
+@pytest.mark.parametrize("changed", ["messages", "system prompt", "edited away"])
+def test_a_bill_does_not_vouch_for_other_texts(changed: str) -> None:
+    """Russian has too high an estimate, letters at random have too low a one: the bill for one says nothing of both."""
+    high, low = ((TEXTS[kind] * 100)[:20_000] for kind in ("Russian", "random Korean"))
+    engine = TokenEngine(EstimatingCounter(), LIMIT, Retention(summaries=False), lambda: 1.0, {}, MODEL)
+    cut = EstimatingCounter().cut
+    fixed = {"system prompt": cut(high, 4_000 if changed == "system prompt" else 100)}
+    parts = [UserMessage("go")]
+    parts += [UserMessage(cut(high, 900)) for _ in range(1 if changed == "system prompt" else 6)]
+    for part in parts:
+        engine.append(part)
+    engine.plan(fixed, RESERVE, MODEL)
+    engine.fit()
+    engine.observe(Tokens(prompt=sum(map(size, engine.view())) + billed(fixed["system prompt"])))
+    if changed == "messages":
+        engine.replace(parts[:1])
+    elif changed == "system prompt":
+        fixed = {"system prompt": "Be brief."}
+    while True:
+        engine.append(UserMessage(cut(low, 300)))
+        engine.plan(fixed, RESERVE, MODEL)
+        edits = engine.fit()
+        tokens = sum(map(size, engine.view())) + billed(fixed["system prompt"])
+        assert tokens <= LIMIT - RESERVE
+        if edits:
+            return
+
+
 @pytest.mark.slow
 @settings(max_examples=40)
 @given(st.randoms(use_true_random=False), st.sampled_from([list(TEXTS), []]))
