@@ -16,8 +16,7 @@ from math import ceil, floor, sqrt
 _HEADER = 120_000
 """Characters of base64 in which an image names its size; a JPEG may begin with 64 kB of other data."""
 _EDGE = 16_384
-"""Most pixels of a side that count: providers refuse more, and the header of a hostile file may name any number."""
-
+"""Most pixels of a side that count: the header of a hostile file may name any number."""
 ImageRule = Callable[[int, int], int]
 """Returns the tokens of an image from its width and height."""
 
@@ -119,7 +118,6 @@ def _webp(head: bytes) -> tuple[int, int]:
     """Return width and height from the first chunk of a WebP (RFC 9649)."""
     if head[12:16] == b"VP8X":
         return 1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little")
-    if head[12:16] == b"VP8L":
-        bits = int.from_bytes(head[21:25], "little")
-        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-    return int.from_bytes(head[26:28], "little") & 0x3FFF, int.from_bytes(head[28:30], "little") & 0x3FFF
+    lossless = head[12:16] == b"VP8L"
+    bits = int.from_bytes(head[21:25], "little") if lossless else int.from_bytes(head[26:30], "little")
+    return lossless + (bits & 0x3FFF), lossless + (bits >> (14 if lossless else 16) & 0x3FFF)

@@ -52,7 +52,7 @@ def summary_of(text: str) -> str:
 
 @record(frozen=False)
 class SummaryJob:
-    """A summary to be made of the messages shown before index *end*, without those *kept*: *tokens* together."""
+    """A summary of the messages shown before index *end*, without those *kept*: *tokens* together."""
 
     end: int
     kept: tuple[int, ...]
@@ -66,14 +66,13 @@ class SummaryJob:
 
 @record(frozen=False)
 class Plan:
-    """The work that is due before the next request."""
+    """The work that is due before the next request: a summary to make."""
 
     job: SummaryJob | None = None
-    """A summary to make."""
     urgent: bool = False
     """True if the request must wait for the summary because the window is full. Without a job, one is being made."""
     edits_possible: bool = True
-    """False if no edit can be due: then there is nothing to `fit`."""
+    """False if there is nothing to `fit`."""
 
 
 class Planner:
@@ -120,7 +119,7 @@ class Planner:
     # -- earlier edits -------------------------------------------------------------------------------------------
 
     def restore(self, edits: Iterable[Edit], prepared: Iterable[Edit]) -> None:
-        """Apply earlier *edits*, and restore the *prepared* summary unless it is one of other messages."""
+        """Apply earlier *edits*, and restore the *prepared* summary if it is one of these messages."""
         for edit in edits:
             self._apply(edit, [])
         summarized = max((edit.end for edit in self.view.edits if isinstance(edit, Summarize)), default=0)
@@ -129,10 +128,7 @@ class Planner:
                 self.prepared = edit
 
     def resume(self, state: ContextState, example_count: int) -> bool:
-        """Restore the edits of the last run's *state*, whose record is not counted, and count the view.
-
-        The record begins with *example_count* examples. Stop at the first edit of other messages, and return False.
-        """
+        """Restore the edits of *state*, and count the view; stop at the first edit of other messages: return False."""
         view, edits = self.view, decode_edits(state.edits, example_count)
         found = fitting(edits, view.record)
         complete = len(found) == len(edits)
@@ -145,7 +141,7 @@ class Planner:
         return complete
 
     def user_tokens(self) -> int:
-        """Return the tokens shown of the user's first and newest message."""
+        """Return the tokens shown of the user's first and newest message: results get half of what they leave."""
         return sum(map(self.view.size, {*self._users[:1], *self._users[-1:]}))
 
     # -- when to summarize ---------------------------------------------------------------------------------------

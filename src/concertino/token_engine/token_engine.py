@@ -32,18 +32,16 @@ from .window import Ratios, Window
 _SHARED: Ratios = {}
 """Calibrations of engines that are given none."""
 _RETENTION = Retention()
-_NOTHING_DUE = Plan()
-_NO_EDITS = Plan(edits_possible=False)
+_NOTHING_DUE, _NO_EDITS = Plan(), Plan(edits_possible=False)
 _BYTES_PER_TOKEN = 4
 """Average bytes of a token in English text."""
 
 
 class TokenEngine:
-    """The record and the view of one conversation.
+    """The record and the view of one conversation; if it is too short for edits, it is not counted.
 
     *limit* is the context in tokens of the model that is asked next. *clock* returns seconds. Engines share their
-    *ratios*, by default all engines of the process. A conversation that is too short for edits is not counted, and has
-    no planner.
+    *ratios*, by default all engines of the process.
     """
 
     __slots__ = (  # a dictionary of so many attributes takes 1.5 kB in each run
@@ -141,8 +139,7 @@ class TokenEngine:
     @property
     def prepared(self) -> list[Summarize]:
         """Return the summary that is made and not applied yet, if there is one."""
-        planner = self._planner
-        return [] if planner is None or planner.prepared is None else [planner.prepared]
+        return [] if self._planner is None or self._planner.prepared is None else [self._planner.prepared]
 
     @property
     def tokens(self) -> int:
@@ -167,8 +164,8 @@ class TokenEngine:
     ) -> bool:
         """Load the *messages* of earlier runs, led by *example_count* examples, and continue the view of *state*.
 
-        Only new messages are counted if *messages* extend the record of *folded* (the same objects). Return False if
-        *state* has edits of other messages; they are not applied.
+        Messages that *folded* has are not counted again. Return False if *state* has edits of other messages; they are
+        not applied.
         """
         self.example_count = example_count
         counted = state is not None and (state.counted or bool(state.edits or state.prepared))
@@ -367,19 +364,13 @@ class TokenEngine:
     # -- long results and messages -------------------------------------------------------------------------------
 
     def allowance(self, results: int, limit: int | None = None) -> int:
-        """Return the tokens that each of *results* results of one turn may have; *limit* is the tool's own limit.
-
-        Together they get half of what the user's first and newest message leave.
-        """
+        """Return the tokens that each of *results* results of one turn may have; *limit* is the tool's own limit."""
         user_tokens = 0 if self._planner is None else self._planner.user_tokens()
         share = max(self._window.surely - user_tokens, 2) // 2 // max(results, 1)
         return max(1, min(self.retention.max_result_tokens if limit is None else limit, share))
 
     def truncate(self, text: str, fixed: Mapping[str, str], reserve: int, model: str) -> str:
-        """Return the beginning of *text* that a user's message to *model* may have; the same object if all of it fits.
-
-        Raises `ContextFloorError` if *fixed* and *reserve* leave no tokens.
-        """
+        """Return the beginning of *text* that a user's message may have. Raises `ContextFloorError` if that is none."""
         return self._window.truncate(text, fixed, self.limit, reserve, model)
 
     def recall(self, handle: str = "") -> Sequence[Message]:

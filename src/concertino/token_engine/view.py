@@ -108,7 +108,7 @@ class View:
         return self._shown[position] if position < len(self.indexes) and self.indexes[position] == index else None
 
     def messages(self) -> Messages:
-        """Return the messages shown now; later changes do not affect the returned sequence."""
+        """Return the messages shown now."""
         self._lent = True
         return Messages(self.shown)
 

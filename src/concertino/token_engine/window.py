@@ -23,7 +23,7 @@ _LEAST_RATIO, _MOST_RATIO = 0.4, 2.5
 _ENOUGH = 1_000
 """Counted tokens of a request below which its bill does not show the ratio."""
 _AFTER_REJECTION = 0.75
-"""Share of a rejected request's tokens that the next attempt may have."""
+"""Share of a rejected request that the next attempt may have."""
 
 Ratios = dict[tuple[str, str], float]
 """Billed per counted tokens of the last request with a plausible figure, by model and counter."""
@@ -33,13 +33,11 @@ _COUNTS: dict[tuple[str, str], int] = {}  # by counter and text
 
 
 def _count(counter: TokenCounter, text: str) -> int:
-    """Return the tokens of a system prompt or a list of tools, which many runs send; count each of the last 64 once."""
-    key = counter.name, text
-    if key not in _COUNTS:
-        while len(_COUNTS) >= 64:
-            del _COUNTS[next(iter(_COUNTS))]
-        _COUNTS[key] = counter.count(text)
-    return _COUNTS[key]
+    """Return the tokens of a system prompt or a list of tools, which many runs send, and keep the last 64 counts."""
+    while len(_COUNTS) >= 64:
+        del _COUNTS[next(iter(_COUNTS))]
+    tokens = _COUNTS[counter.name, text] = counter.count(text)
+    return tokens
 
 
 class Window:
@@ -84,7 +82,9 @@ class Window:
         self.select(model)
         if fixed is not self.fixed_texts:
             before, self.fixed_texts = self.fixed, fixed
-            self.fixed = sum([_count(self.counter, text) for text in fixed.values()])
+            self.fixed, name = 0, self.counter.name
+            for text in fixed.values():
+                self.fixed += _COUNTS.get((name, text)) or _count(self.counter, text)
             self.removed += before if before != self.fixed else 0
         self.limit, self.reserve = limit, reserve
         self.compute()
