@@ -85,7 +85,7 @@ class Window:
             self.fixed, name = 0, self.counter.name
             for text in fixed.values():
                 self.fixed += _COUNTS.get((name, text)) or _count(self.counter, text)
-            self.removed += before if before != self.fixed else 0
+            self.removed += max(before - self.fixed, 0)
         self.limit, self.reserve = limit, reserve
         self.compute()
 
