@@ -370,7 +370,7 @@ class TokenEngine:
         return max(1, min(self.retention.max_result_tokens if limit is None else limit, share))
 
     def truncate(self, text: str, fixed: Mapping[str, str], reserve: int, model: str) -> str:
-        """Return the beginning of *text* that a user's message may have. Raises `ContextFloorError` if that is none."""
+        """Return the beginning of *text* that a user's message may have. Raises `ContextFloorError` if nothing fits."""
         return self._window.truncate(text, fixed, self.limit, reserve, model)
 
     def recall(self, handle: str = "") -> Sequence[Message]:
