@@ -104,6 +104,7 @@ plain: dict[object, st.SearchStrategy[Any]] = {
     Decimal: st.just(Decimal(1)),
     ContextReport: st.just(ContextReport()),
     Receipt: st.just(Receipt(response_id="structure", usage='{"prompt_tokens": 1}')),
+    list[int]: st.just([3, 2, 1]),
     list[list[Any]]: st.builds(lambda text: [["reduce", [1], [text]]], canaries),
     Any: canaries | st.builds(lambda text: {"rows": [text]}, canaries),
 }
