@@ -16,7 +16,9 @@ ASK_PERSON = "ask_person"
 """The tool that a question waits under, as `Wait.tool` names it."""
 
 
-class _AskPerson(Tool):
+class AskPersonTool(Tool):
+    """Waits for the answer to a question."""
+
     name = ASK_PERSON
     description = "Ask a person."
     parameters = {"type": "object"}  # noqa: RUF012 - never changed
@@ -33,7 +35,7 @@ class _Person(AgentConfig[None]):
     """Asks its task of a person, and answers with what they say. No model is involved."""
 
     name = "person"
-    tools = (_AskPerson(),)
+    tools = (AskPersonTool(),)
     audience = "internal"
 
     def should_continue_loop(self, run: RunContext[None]) -> NextStep:
