@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from concertino import Chat, MemoryStore, Resources, Runtime, Scope, SqliteStore
+from concertino import Chat, Limits, MemoryStore, Resources, Runtime, Scope, SqliteStore
 from concertino.agents import ASK_PERSON
 from concertino.testing import ScriptedModel, call
 from concertino.tools.mcp import McpServer, McpToolbox
@@ -225,6 +225,19 @@ async def test_a_stopped_run_cancels_its_task(opened: Callable[..., McpToolbox],
         await runtime.stop(ANN, run_id)
         while not logged(tmp_path, "cancel"):  # noqa: ASYNC110 - the server logs it
             await asyncio.sleep(0.01)
+    assert logged(tmp_path, "cancel") == ["task-1"]
+
+
+@pytest.mark.slow
+async def test_a_task_that_no_limit_allows_to_follow_is_cancelled(
+    opened: Callable[..., McpToolbox], tmp_path: Path
+) -> None:
+    async with opened(kettle(tmp_path)) as box:
+        model = ScriptedModel(call("kettle_brew", pot="blue"), "Done.")
+        resources = Resources(model=model, limits=lambda *_: Limits(all_tool_calls=1))
+        async with Runtime([agent(box)], resources, store=MemoryStore()) as runtime:
+            result = await (await runtime.start(Chat("Go.", scope=ANN), "assistant")).result()
+    assert "limit" in results(result.messages)[0]
     assert logged(tmp_path, "cancel") == ["task-1"]
 
 

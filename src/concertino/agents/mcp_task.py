@@ -147,8 +147,10 @@ async def follow_task(context: ToolContext, task: RemoteTask, begin: Callable[[]
     The wait is one of the tool `mcp_task`, whose deadline is the next look; an answer to it looks at once. Its
     arguments name the server and the task. Raises `ToolError` if the task fails.
     """
+    begun: Any = None
 
     async def start() -> str:
+        nonlocal begun
         begun = await begin()
         if (handle := task.handle_of(begun)) is None:
             raise _Answered(begun)
@@ -160,6 +162,10 @@ async def follow_task(context: ToolContext, task: RemoteTask, begin: Callable[[]
         return answered.result
     except RunError as error:
         raise ToolError(f"{task.server.name}: the task cannot be followed: {error}") from None
+    except ToolError:
+        if begun is not None:  # a limit of the run allows no sub-agent
+            await task.cancel(begun.task_id)
+        raise
     data = run.data.get(MCP_TASK) or {"error": f"{task.server.name}: the task cannot be followed any more"}
     return task.read_result(data.get("result"), data["error"])
 
