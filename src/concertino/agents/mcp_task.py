@@ -13,8 +13,8 @@ from ..orchestrator.agent import AgentConfig
 from ..orchestrator.outcome import Continue, Finish, NextStep, Turn
 from ..orchestrator.run import RunContext
 from ..tools.base import Pending, Tool, ToolContext, ToolResult
-from ..waits import Wait
-from .person import ASK_PERSON, AskPersonTool
+from ..waits import ASK_PERSON, Wait
+from .person import AskPersonTool
 
 if TYPE_CHECKING:
     from ..tools.mcp import ElicitationAnswer

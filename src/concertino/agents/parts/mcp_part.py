@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from ...messages import ToolCall
 from ...orchestrator.agent import Part
-from ...orchestrator.outcome import Allow, Ask
+from ...orchestrator.outcome import Allow, Ask, Outcome
 from ...orchestrator.run import RunContext
 from ...scope import Scope
 from ...storage.base import ApprovalRules
 from ...tools.base import Tool, ToolContext
 from ...waits import Wait
 from ..mcp_task import elicitation_answer, follow_task, task_of
-from ..person import ask_person
+from ..person import ask_login, ask_person
 from .approvals import is_allowed
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ class McpTools(Part):
     `Approvals` part of its own. *rules*, a store, has the approval rules of users.
 
     The questions of a server (elicitation) are waits of the tool `ask_person`, with the arguments `message`, `schema`
-    and `url`. Resolve them with the form's values as a JSON object; with `failed=True` the user declines.
+    and `url`. Resolve them with the form's values as a JSON object; with `failed=True` the user declines. A wait for a
+    login also has the argument `login`, the name of the server; `McpOAuth.finish` answers it.
     A call that a server runs as a task is a wait of the tool `mcp_task`.
     """
 
@@ -50,6 +51,17 @@ class McpTools(Part):
             if (found := task_of(wait)) is not None:
                 self._toolbox.cancel(*found, scope)
 
+    async def load_tools(self, run: RunContext[Any]) -> Sequence[Tool]:
+        """Return the tools of the servers to which the run's user has logged in."""
+        return await self._toolbox.tools_of(run.chat.scope)
+
+    async def handle_special_tools(self, run: RunContext[Any], call: ToolCall, outcome: Outcome) -> None:
+        """Add the tools of a server to which the user has logged in during this run."""
+        if not outcome.is_error and getattr(run.registry.get(call.name), "logs_in", False):
+            for tool in await self._toolbox.tools_of(run.chat.scope):
+                if tool.name not in run.registry:
+                    run.registry.register(tool)
+
     async def authorize_tool_call(self, run: RunContext[Any], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
         """Ask for the tools that may destroy something, unless a rule of the user allows the call."""
         tool = run.registry.get(call.name)
@@ -59,4 +71,9 @@ class McpTools(Part):
 
 
 async def _ask(context: ToolContext, question: Elicitation) -> ElicitationAnswer:
+    if question.login:
+        from ...tools.mcp import ElicitationAnswer  # noqa: PLC0415 - needs the extra
+
+        accepted = await ask_login(context, question.message, url=question.url, login=question.login)
+        return ElicitationAnswer(action="accept" if accepted else "decline")
     return elicitation_answer(await ask_person(context, question.message, schema=question.schema, url=question.url))

@@ -15,13 +15,11 @@ from ...ids import handle_for
 from ...messages import Media
 from ...scope import Scope
 from ..base import Done, Effect, Tool, ToolContext, ToolResult
-from .connection import Connection, Dialogue, Elicitation, ElicitationAnswer, McpConnectionError
+from .connection import Connection, Dialogue, ElicitationAnswer, McpConnectionError
+from .login_tool import LoginToolbox, with_login
 from .remote_task import RemoteTask
 from .server import McpServer
 from .tasks import TaskStarted
-
-ElicitationAsk = Callable[[ToolContext, Elicitation], Awaitable[ElicitationAnswer]]
-"""Asks the user of a call."""
 
 FollowTask = Callable[
     [ToolContext, RemoteTask, Callable[[], Awaitable[types.CallToolResult | TaskStarted]]],
@@ -38,10 +36,9 @@ _PROGRESS_SECONDS = 0.2
 _CONNECTION_LOST = "{}: whether the call took effect is unknown. Find that out before you call it again."
 
 
-class Toolbox(Protocol):
+class Toolbox(LoginToolbox, Protocol):
     """The toolbox of a tool."""
 
-    ask: ElicitationAsk | None
     follow: FollowTask | None
 
     def connection(self, server: McpServer, scope: Scope) -> Connection:
@@ -69,15 +66,19 @@ class McpTool(Tool):
         self._toolbox = toolbox
 
     async def execute(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Call the tool. A call for which the user has answered a question is repeated with the answer.
+        """Call the tool. A call for which the user has answered a question, or has logged in, is repeated.
 
         Raises `ToolError` with the server's error, and if the server cannot be reached.
         """
         task = self._task(context)
+
+        def begin() -> Awaitable[types.CallToolResult | TaskStarted]:
+            return with_login(self._toolbox, self._server, context, lambda: self._answered(arguments, context))
+
         if (follow := self._toolbox.follow) is not None and context.durable:
-            result = await follow(context, task, lambda: self._answered(arguments, context))
+            result = await follow(context, task, begin)
         else:
-            result = await task.wait(await self._answered(arguments, context))
+            result = await task.wait(await begin())
         return to_result(result, self._server.name)
 
     async def probe(self, key: str, context: ToolContext) -> Done | None:
@@ -97,6 +98,7 @@ class McpTool(Tool):
         return RemoteTask(self._toolbox.connection, self._server, self._remote_name, context.scope)
 
     async def _answered(self, arguments: dict[str, Any], context: ToolContext) -> types.CallToolResult | TaskStarted:
+        """Call the tool until all questions of the server are answered."""
         answers: list[ElicitationAnswer] = []
         show = _Progress(context, self._remote_name)
         while True:
