@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Literal
 
 from .ids import digest
@@ -65,6 +66,10 @@ class Wait:
     expires: float | None = None
     """Deadline in seconds since the epoch; None: none."""
     resolution: Resolution | None = None
+    target: str = ""
+    """The target of a fleet whose processes do the work; empty: the product answers."""
+    task: str = field(default="", repr=False)
+    """JSON text of the work, when the wait is opened."""
 
 
 def arguments_hash(arguments: str) -> str:

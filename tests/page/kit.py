@@ -151,6 +151,7 @@ class DeskModel(ScriptedModel):
             "trap": lambda: call("visit", address="javascript:alert(1)"),
             "refund": lambda: call("refund", order="A-17 <b>", euros=120),
             "research": lambda: [call("helper", query="What do threads cost?"), call("helper", query="And processes?")],
+            "delegate": lambda: call("helper", query="slow"),
             "noisy": lambda: call("noisy"),
             "hostile": lambda: HOSTILE,
             "markdown": lambda: Answer(text=MARKDOWN, reasoning="They want **code**."),

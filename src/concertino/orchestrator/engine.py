@@ -335,7 +335,8 @@ class ToolOrchestrator:
         run.context = RunContext(run)
         if self._parent is None:
             run.tree.on_stop = self._stop_requested
-        if hooks.get_data_policy.own or (self._parent is not None and self._parent.run.redactor is not None):
+        above = run.chat.caller or (self._parent is not None and self._parent.run.redactor is not None)
+        if hooks.get_data_policy.own or above:
             await apply_policy(run, hooks)
             run.context = RunContext(run)  # the first one has the chat as it was
         here = run.id in run.tree.policies

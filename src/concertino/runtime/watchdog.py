@@ -112,6 +112,7 @@ class Watchdog:
 
     async def look(self) -> None:
         """Resume, stop or postpone the trees that are due now, and start what is scheduled or queued."""
+        await self._seat.renew()
         agents, owner = self._seat.agents(), process_owner()
         due = await self._store.due(OPERATOR, agents=agents, owner=owner)
         for root_id in due.stopping:

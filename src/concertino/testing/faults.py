@@ -13,7 +13,7 @@ from ..providers.base import Model, ModelEvent, ModelRequest, Reply
 from ..scope import AnyScope, Operator, Scope
 from ..storage.base import Store
 from ..storage.conversation_types import QueuedTurn
-from ..storage.types import Claim, CommandKind, Due, Entry, Head, RunStart
+from ..storage.types import Claim, ClaimedCall, CommandKind, Due, Entry, Head, RunStart
 from ..tools.base import Done, NotDone, Tool, ToolContext
 from ..waits import Resolution, Wait
 
@@ -123,6 +123,15 @@ class FaultyStore:
         await self._points("claim_due:after")
         return claims
 
+    async def claim_calls(
+        self, scope: Operator, seconds: float, *, limit: int = 50, targets: Collection[str] | None = None
+    ) -> Sequence[ClaimedCall]:
+        """See the port; adds points."""
+        await self._points("claim_calls:before")
+        calls = await self.store.claim_calls(scope, seconds, limit=limit, targets=targets)
+        await self._points("claim_calls:after")
+        return calls
+
     async def postpone(self, scope: AnyScope, root_id: str, *, reason: str, seconds: float | None) -> None:
         """See the port; adds points."""
         await self._points("postpone:before")
@@ -177,6 +186,8 @@ class FaultyStore:
     rate_turn = _delegated("rate_turn")
     search_turns = _delegated("search_turns")
     delete_conversation = _delegated("delete_conversation")
+    claim_target = _delegated("claim_target")
+    leave_target = _delegated("leave_target")
     add_schedule = _delegated("add_schedule")
     schedule = _delegated("schedule")
     schedules = _delegated("schedules")

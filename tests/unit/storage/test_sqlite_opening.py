@@ -37,6 +37,7 @@ TABLES = [
     "outcomes",
     "waits",
     "answers",
+    "consumers",
     "approval_rules",
     "commands",
     "accounts",

@@ -16,6 +16,7 @@ from ..types import (
     ApprovalRule,
     Budget,
     Claim,
+    ClaimedCall,
     Command,
     CommandKind,
     Due,
@@ -36,6 +37,7 @@ from . import (
     approval_rules,
     approvals,
     budgets,
+    calls,
     claims,
     erasure,
     events,
@@ -115,6 +117,26 @@ class SqlSchedules:
         return await self._connection.write(WriteCall(schedules.delete_schedule, scope, schedule_id))
 
 
+class SqlCalls:
+    """`CallStore` on one connection."""
+
+    _connection: StoreConnection
+
+    async def claim_calls(
+        self, scope: Operator, seconds: float, *, limit: int = 50, targets: Collection[str] | None = None
+    ) -> Sequence[ClaimedCall]:
+        """Claim calls of targets that are due."""
+        return await self._connection.run(calls.claim_calls, scope, seconds, limit, targets)
+
+    async def claim_target(self, scope: Operator, target: str, owner: str, seconds: float) -> str:
+        """Make *owner* the only consumer of *target*, unless it has one. Return the owner of the target now."""
+        return await self._connection.write(WriteCall(calls.claim_target, scope, target, owner, seconds))
+
+    async def leave_target(self, scope: Operator, target: str, owner: str) -> None:
+        """End the lease of *owner* on *target*."""
+        await self._connection.write(WriteCall(calls.leave_target, scope, target, owner))
+
+
 class SqlSecrets:
     """`SecretStore` on one connection."""
 
@@ -137,7 +159,7 @@ class SqlSecrets:
         return await self._connection.write(WriteCall(secrets.delete_secret, scope, name, version))
 
 
-class SqlStore(SqlApprovalRules, SqlConversations, SqlSchedules, SqlSecrets):
+class SqlStore(SqlApprovalRules, SqlConversations, SqlSchedules, SqlSecrets, SqlCalls):
     """`Store` and `Memories` on one connection; `storage.base` documents the methods.
 
     Every method may raise `StorageError`, which names the file and the remedy. A cancelled call is carried out as a

@@ -26,6 +26,7 @@ with extra("testing", "the conformance suite of stores"):
 from .kit import *
 from .store_approvals import *
 from .store_budgets import *
+from .store_calls import *
 from .store_claims import *
 from .store_conversations import *
 from .store_erasure import *
