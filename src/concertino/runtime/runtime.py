@@ -49,7 +49,7 @@ from .known_agents import KnownAgents
 from .live_run import LiveRun, park_all
 from .run_resources import ResourcesFunction, RunResources
 from .schedules import Schedules
-from .sealing import sealed
+from .sealing import sealed, tell_stopped
 from .title import TitleAgent, write_title
 from .turns import TurnStarter
 from .watchdog import BACK_OFF, SWEEP, TRIES, Watchdog
@@ -265,6 +265,13 @@ class Runtime(Answering):
         stored = await self._stored(scope, run_id)
         if stored.start.root_id != run_id:
             raise RunStateError(f"run {run_id} is a sub-agent's: stop its root, {stored.start.root_id}")
+        waits = await self.store.waits(scope, root_id=run_id, open=True)
+        try:
+            return await self._stop(scope, run_id, deadline)
+        finally:
+            tell_stopped(self.agents, stored.start.scope, waits)
+
+    async def _stop(self, scope: AnyScope, run_id: str, deadline: float) -> StopReceipt:
         if (live := self.live(scope, run_id)) is not None and not live.done:
             result = await live.stop(deadline)
             if result.status == "cancelled":

@@ -20,7 +20,7 @@ from ...orchestrator.resources import Resources
 from ...runtime import Runtime
 from ...scope import OPERATOR
 from ...storage.types import StoredRun
-from ..command_context import CommandContext, open_library
+from ..command_context import CommandContext, NewRunContext, open_library
 from ..render.result_document import CitedSources
 from .run_state import find_run, tree_of
 from .watch import LEASE, print_result, watch
@@ -134,3 +134,18 @@ async def call_app(app: str, context: CommandContext) -> Runtime:
     if not isinstance(made, Runtime):
         raise ConfigurationError(f"--app {app} returned {made!r:.80}: it must return a concertino.runtime.Runtime")
     return made
+
+
+async def runtime_of(context: CommandContext) -> Runtime:
+    """Return the runtime of `--app`, else that of the built-in agents. Raises `ConfigurationError` without agents."""
+    if context.options.app is not None:
+        runtime = await call_app(context.options.app, context)
+        if not runtime.agents:
+            raise ConfigurationError("the runtime has no agents to serve: pass them to Runtime([...])")
+        return runtime
+    assert isinstance(context, NewRunContext)
+    resources = context.resources
+    assert resources.models is not None
+    return wiring.open_runtime(
+        context.store, context.library, models=resources.models, model=resources.model, lease=LEASE, approvals=True
+    )
