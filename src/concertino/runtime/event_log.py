@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Literal
 
 from ..errors import RunStateError, StorageError, UnknownRunError
 from ..event_form import event_json
-from ..events import RunEnded, RunEvent, RunResult
+from ..events import RunEnded, RunResult
 from ..orchestrator.journal.replay import replay
 from ..orchestrator.lifecycle.result import replayed_result
 from ..scope import OPERATOR, AnyScope
@@ -18,7 +18,7 @@ from ..storage.types import EventPage
 from .bus.base import Bell, events_of
 from .conversation_watch import ConversationWatch
 from .counts import RuntimeCounts
-from .event_pieces import unpack, without_replaced
+from .event_pieces import NumberedEvents, unpack, without_replaced
 from .event_window import EventWindow
 from .event_writer import EventWriter
 
@@ -96,42 +96,35 @@ class EventLog:
 
     async def read(
         self, scope: AnyScope, root_id: str, after: int = 0, until: Until = "ended"
-    ) -> AsyncGenerator[tuple[int, RunEvent], None]:
-        """Yield the events after number *after*, then follow the run, unless the log is closed.
+    ) -> AsyncGenerator[NumberedEvents, None]:
+        """Yield the events after number *after*, several at once, then follow the run, unless the log is closed.
 
         Raises `UnknownRunError`, `RunStateError` for a sub-agent's run, and `StorageError`.
         """
-        with self._listener(root_id) as listener:
-            async with aclosing(self._read(scope, root_id, after, until, listener)) as events:
-                async for numbered in events:
-                    yield numbered
-
-    async def _read(
-        self, scope: AnyScope, root_id: str, after: int, until: Until, listener: _Listener
-    ) -> AsyncGenerator[tuple[int, RunEvent], None]:
         stays = not self.closed
         follows = False  # a reader that has caught up gets every piece
-        while not (stays and self.closed):
-            listener.rung = False
-            page = await self._page(scope, root_id, after)
-            found = unpack(page, after)
-            for number, event in found if follows else without_replaced(found):
-                yield number, event
-            after = found[-1][0] if found else max(after, page.last)
-            if after < page.last:
-                continue
-            if page.closed or not stays or (until == "suspended" and await self._is_suspended(scope, root_id)):
-                return
-            follows = True
-            writer = self._writers.get(root_id)
-            if writer is not None and not writer.done:
-                async for number, event in self.follow(writer, after):
-                    yield number, event
-                    after = number
-            elif listener.rung:
-                continue
-            elif not await self._changed(root_id, (page.last, page.closed, page.ended)) and page.ended:
-                await self._end(scope, root_id)
+        with self._listener(root_id) as listener:
+            while not (stays and self.closed):
+                listener.rung = False
+                page = await self._page(scope, root_id, after)
+                found = unpack(page, after)
+                if shown := found if follows else without_replaced(found):
+                    yield shown
+                after = found[-1][0] if found else max(after, page.last)
+                if after < page.last:
+                    continue
+                if page.closed or not stays or (until == "suspended" and await self._is_suspended(scope, root_id)):
+                    return
+                follows = True
+                writer = self._writers.get(root_id)
+                if writer is not None and not writer.done:
+                    while recent := await writer.next(after):
+                        yield recent
+                        after = recent[-1][0]
+                elif listener.rung:
+                    continue
+                elif not await self._changed(root_id, (page.last, page.closed, page.ended)) and page.ended:
+                    await self._end(scope, root_id)
 
     async def left_queue(self, run_id: str) -> bool:
         """Wait until a turn is not queued any more, or may not be: look again. Return False if the log is closed."""
@@ -146,26 +139,15 @@ class EventLog:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def follow(self, writer: EventWriter, after: int) -> AsyncGenerator[tuple[int, RunEvent], None]:
-        """Yield the events after number *after* that *writer* stores, to its end or while they are in memory."""
-        while (found := writer.newer(after)) is not None:
-            for number, event in found:
-                yield number, event
-                after = number
-            if not found:
-                if writer.done:
-                    return
-                await writer.changed()
-
-    async def read_here(self, writer: EventWriter, after: int) -> AsyncGenerator[tuple[int, RunEvent], None]:
-        """Yield the events after number *after* until *writer* ends."""
+    async def read_here(self, writer: EventWriter, after: int) -> AsyncGenerator[NumberedEvents, None]:
+        """Yield the events after number *after*, several at once, until *writer* ends."""
         follows = False
         while True:
             found = writer.newer(after)
             if found is None:
                 found = unpack(await self._store.events(writer.scope, writer.root_id, after), after)
-            for number, event in found if follows else without_replaced(found):
-                yield number, event
+            if shown := found if follows else without_replaced(found):
+                yield shown
             if found:
                 after = found[-1][0]
             elif writer.done:
