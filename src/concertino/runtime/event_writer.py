@@ -119,7 +119,7 @@ class EventWriter:
             self.ended = True
         if not self._waits:
             self._waits = True
-            self._window.add(self._on_time)
+            self._window.add(self._on_time, self._loop)
         return len(self._pending) + self.last - self.stored > _HIGH_WATER and not self._refused
 
     async def drained(self) -> None:
@@ -227,7 +227,7 @@ class EventWriter:
                     packer = packers[key] = Packer(None if piece is None else piece.form)
                 packer.add(self.last - first, shown)
         replaced, self._replaced = self._replaced, []
-        done = {id for _, id in self._completed}
+        done = [id for _, id in self._completed]
         stored = EventBatch(
             claim=claim,
             first=first,
