@@ -9,6 +9,8 @@ from .event_pieces import NumberedEvents
 
 _BATCHES = 32
 _EVENTS = 512
+_SMALL = _EVENTS // _BATCHES
+"""Events of a batch that is too small to be counted."""
 
 
 class EventTail:
@@ -17,23 +19,21 @@ class EventTail:
     Few batches: with hundreds of trees, events that stay for long are most of what the garbage collector looks through.
     """
 
-    __slots__ = ("_batches", "_events")
+    __slots__ = ("_batches",)
 
     def __init__(self) -> None:
-        self._batches: deque[NumberedEvents] = deque()
-        self._events = 0
+        self._batches: deque[NumberedEvents] = deque(maxlen=_BATCHES)
 
     def append(self, batch: NumberedEvents) -> None:
         """Add the events that follow the last one, and forget the oldest."""
         self._batches.append(batch)
-        self._events += len(batch)
-        while len(self._batches) > _BATCHES or (self._events > _EVENTS and len(self._batches) > 1):
-            self._events -= len(self._batches.popleft())
+        if len(batch) > _SMALL:
+            while len(self._batches) > 1 and sum(map(len, self._batches)) > _EVENTS:
+                self._batches.popleft()
 
     def clear(self) -> None:
         """Forget all events."""
         self._batches.clear()
-        self._events = 0
 
     def newer(self, after: int) -> NumberedEvents | None:
         """Return the events after number *after*; None if some are not here any more."""

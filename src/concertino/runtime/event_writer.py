@@ -189,19 +189,17 @@ class EventWriter:
         self._waits = False
         self.flush()
 
-    def _batch(self, claim: Claim, events: Sequence[RunEvent]) -> _Batch:
+    def _batch(self, claim: Claim, events: list[RunEvent]) -> _Batch:
         """Return *events* with their numbers, and with the rows that the store keeps of them."""
         assert self._tree is not None
         policies, first = self._tree.policies, self.last + 1
         numbered: list[tuple[int, RunEvent]] = []
         packers: dict[tuple[str, int | None], Packer] = {}
         ended = _Ended()
-        pending = deque(events)
         policy = NOTHING
         packer: Packer | None = None
         piece: _Source | None = None
-        while pending:
-            event = pending.popleft()
+        for event in events:
             self.last += 1
             numbered.append((self.last, event))
             kind, run_id = type(event), event.run_id
@@ -216,7 +214,8 @@ class EventWriter:
             if kind in PIECES:
                 piece = self._piece(event)
             elif kind is AttemptFailed:
-                pending.extendleft(self._void(event, ended))
+                at = len(numbered)
+                events[at:at] = self._void(event, ended)  # the next one
             elif kind is RunEnded or completes(event):
                 self._complete(event, ended)
             policy = policies.get(run_id, NOTHING)
@@ -227,7 +226,7 @@ class EventWriter:
                     packer = packers[key] = Packer(None if piece is None else piece.form)
                 packer.add(self.last - first, shown)
         replaced, self._replaced = self._replaced, []
-        done = [id for _, id in self._completed]
+        done = [id for _, id in self._completed] if self._completed else ()
         stored = EventBatch(
             claim=claim,
             first=first,
