@@ -193,6 +193,7 @@ SPECIAL: Mapping[str, Callable[[Guess], Any] | None] = {
     "Store.events.after": lambda guess: 0,
     "Store.commands.after": lambda guess: 0,
     "Runtime.events.after": lambda guess: 0,
+    "Runtime.event_batches.after": lambda guess: 0,
     "Store.waits.after": None,
     "Store.approvals.after": None,
     "Runtime.approvals.after": None,
