@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from concertino import AgentConfig, Chat, ModelRequest, Resources, Scope, SqliteStore
 from concertino.errors import ConfigurationError
@@ -18,7 +16,6 @@ from concertino.events import RunEvent
 from concertino.messages import AssistantMessage, Reasoning, Text
 from concertino.providers import ModelEvent, ReasoningChunk, Reply, TextChunk
 from concertino.runtime import Runtime
-from concertino.runtime.event_tail import EventTail
 from concertino.usage import Tokens
 
 ANN = Scope("acme", "ann")
@@ -105,20 +102,3 @@ async def test_a_reader_of_batches_is_checked_like_any_other(tmp_path: Path) -> 
             process.event_batches(ANN, run.id, until="never")  # type: ignore[arg-type]
         with pytest.raises(ConfigurationError):
             process.event_batches(ANN, run.id, -1)
-
-
-@given(sizes=st.lists(st.integers(1, 700), max_size=80), back=st.integers(0, 700))
-def test_a_tail_has_the_last_events_in_order_or_says_that_it_has_not(sizes: list[int], back: int) -> None:
-    tail, last = EventTail(), 0
-    for size in sizes:
-        tail.append([(number, None) for number in range(last + 1, last + size + 1)])  # type: ignore[misc]  # no events
-        last += size
-    after = max(0, last - back)
-    found = tail.newer(after)
-    if found:
-        assert [number for number, _ in found] == list(range(after + 1, last + 1))
-    kept = sum(map(len, tail._batches))
-    assert kept <= 1_024 or len(tail._batches) == 1
-    assert not sizes or tail.newer(last - sizes[-1]), "the last batch is always here"
-    tail.clear()
-    assert tail.newer(after) is None

@@ -118,7 +118,7 @@ class EventLog:
                 follows = True
                 writer = self._writers.get(root_id)
                 if writer is not None and not writer.done:
-                    while recent := await writer.next(after):
+                    while recent := await _next(writer, after):
                         yield recent
                         after = recent[-1][0]
                 elif listener.rung:
@@ -264,3 +264,10 @@ class EventLog:
                 result = await replayed_result(replay(journal), list(usage))
         ended = RunEnded(root_id, result.agent_path, result.content_index, result)
         await self._store.end_events(scope, root_id, [[0, event_json(ended)]])
+
+
+async def _next(writer: EventWriter, after: int) -> NumberedEvents:
+    """Return the next events of *writer* that are stored; none if they are not in memory, or it has ended."""
+    while (found := writer.newer(after)) is not None and not found and not writer.done:
+        await writer.changed()
+    return found or ()

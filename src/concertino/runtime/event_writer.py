@@ -165,12 +165,6 @@ class EventWriter:
         """Return the stored events after number *after*; None if they are not in memory any more."""
         return () if after >= self.stored else self._tail.newer(after)
 
-    async def next(self, after: int) -> NumberedEvents:
-        """Return `newer`, once there is something; nothing if it is not in memory, or the writer has ended."""
-        while (found := self.newer(after)) is not None and not found and not self.done:
-            await self.changed()
-        return found or ()
-
     async def changed(self) -> None:
         """Wait until more events are stored, or the writer has ended."""
         waiter = self._loop.create_future()

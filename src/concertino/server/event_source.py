@@ -21,7 +21,7 @@ from .server_state import ServerState, state_of
 
 log = logging.getLogger("concertino")
 
-NumberedEvents = Sequence[tuple[int, RunEvent]]
+LogEvents = Sequence[tuple[int, RunEvent]]
 """Events with their numbers, in order, that are there at the same time."""
 KEEP_ALIVE = 15.0
 """Seconds without an event after which a comment is sent, so that no proxy takes the stream for dead."""
@@ -35,7 +35,7 @@ EVENT_STREAM = ("text/event-stream",)
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
-async def event_frames(batches: AsyncGenerator[NumberedEvents, None]) -> AsyncGenerator[bytes, None]:
+async def event_frames(batches: AsyncGenerator[LogEvents, None]) -> AsyncGenerator[bytes, None]:
     """Yield the frames of numbered events, without texts for developers; small ones of one batch together."""
     encode = EventFrames().frame
     async with until_failure(batches):

@@ -16,7 +16,7 @@ from ...errors import ConcertinoError, RunExistsError, UnknownRunError
 from ...orchestrator.agent import AgentConfig
 from ...providers import Model
 from ...runtime import Runtime
-from ..event_source import NumberedEvents, until_failure
+from ..event_source import LogEvents, until_failure
 from ..server_state import RETRY_AFTER
 from .http import BROKEN_OFF, agents_of, body_of, counted, event_stream, handled, scope_of, text_field
 from .openai_chat import ChatStream, Completion, error_body
@@ -29,7 +29,7 @@ TASKS = "tasks"
 _NO_RETRY = {"x-should-retry": "false"}
 """Header that stops OpenAI's clients from starting a failed run again."""
 _BROKEN_OFF = error_body(BROKEN_OFF, "server_error", "broken_off")
-_Log = AsyncGenerator[NumberedEvents, None]
+_Log = AsyncGenerator[LogEvents, None]
 
 
 class TaskAgent(AgentConfig[Any]):
