@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .postgres import PostgresStore
     from .schedule_types import Schedule
     from .sqlite import MemoryStore, SqliteStore
+    from .vault import Vault
 
 _OF_CONVERSATIONS = (
     "DueTurn",
@@ -107,6 +108,7 @@ __all__ = [
     "TurnStart",
     "TurnState",
     "UsageSum",
+    "Vault",
     "decode_message",
     "encode_message",
     "process_owner",
@@ -127,6 +129,10 @@ def __getattr__(name: str) -> Any:
         from .schedule_types import Schedule  # noqa: PLC0415
 
         return Schedule
+    if name == "Vault":
+        from . import vault  # noqa: PLC0415 - it needs the extra `encryption`
+
+        return vault.Vault
     if name in _OF_CONVERSATIONS:
         from . import conversation_types  # noqa: PLC0415
 
