@@ -200,6 +200,7 @@ SPECIAL: Mapping[str, Callable[[Guess], Any] | None] = {
     "Store.put_secret.version": lambda guess: None,
     "Store.claim_secret.version": lambda guess: 1,
     "Runtime.events.after": lambda guess: 0,
+    "Runtime.event_batches.after": lambda guess: 0,
     "Store.waits.after": None,
     "Store.approvals.after": None,
     "Runtime.approvals.after": None,

@@ -44,6 +44,7 @@ from .assigned_calls import AssignedCalls, caller_of
 from .checks import check_number, check_text, chosen_run_id
 from .conversation import Conversation
 from .event_log import EventLog, Until
+from .event_pieces import one_by_one
 from .fleet import Fleet, Seat
 from .known_agents import KnownAgents
 from .live_run import LiveRun, park_all
@@ -229,6 +230,12 @@ class Runtime(Answering):
         pieces. The iteration ends with the run; with *until* `suspended` also when the run waits. Raises
         `UnknownRunError`, and `RunStateError` for a sub-agent's run: the log of its root has its events.
         """
+        return one_by_one(self.event_batches(scope, run_id, after, until=until))
+
+    def event_batches(
+        self, scope: AnyScope, run_id: str, after: int = 0, *, until: Until = "ended"
+    ) -> AsyncGenerator[Sequence[tuple[int, RunEvent]], None]:
+        """Yield what `events` yields, but together what is there at the same time: for a server with many readers."""
         if until not in get_args(Until):
             raise ConfigurationError(f"invalid until {until!r:.80}: choose from {', '.join(get_args(Until))}")
         check_number(after=after)

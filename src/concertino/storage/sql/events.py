@@ -29,6 +29,8 @@ class AddingEvents(Write[None]):
         self.tree = batch.claim.root_id
         self.bodies = [_body(row.items) for row in batch.rows]
         self.replaced = [(encode_json(items) if items else "", number) for number, items in batch.replaced]
+        self.is_plain = not (batch.completed or batch.dropped or batch.replaced or batch.withheld or batch.ends)
+        """Whether the batch only adds rows, as most do."""
 
     def work(self, connection: Session) -> None:
         """Advance the log, if the claim allows it, and write the rows."""
@@ -37,25 +39,36 @@ class AddingEvents(Write[None]):
         if batch.first == 1:
             execute(sql["begin_log"], (claim.root_id,))
         advance, reach = scoped(connection, "advance_log", claim.scope)
-        fence = {"root_id": claim.root_id, "epoch": claim.epoch, "first": batch.first}
-        found = execute(advance, {**reach, **fence, "last": batch.last, "ends": batch.ends}).fetchone()
-        if found is None:
+        bound: dict[str, Any] = {"root_id": claim.root_id, "first": batch.first, "last": batch.last}
+        if not execute(advance, {**reach, **bound, "epoch": claim.epoch}).rowcount:
             raise _refusal(connection, batch)
-        root = found[0]
-        for source in batch.completed:
-            execute(sql["complete_source"], (root, source))
-        for source in batch.dropped:
-            execute(sql["drop_source"], (root, -source))
-        for replaced in self.replaced:
-            execute(sql["replace_events"], (*replaced, root))
-        bound: dict[str, Any] = {"root": root, "first": batch.first, "last": batch.last}
+        if not self.is_plain:
+            root: int = execute(sql["root_of_log"], (claim.root_id,)).fetchone()[0]
+            self._close_sources(connection, root)
         for row, body in zip(batch.rows, self.bodies, strict=True):
             bound |= {"run_id": row.run_id, "entry": row.entry, "source": row.source, "body": body}
             number = execute(sql["add_event_row"], bound).lastrowid
             if row.contents:
                 ((run,),) = execute(sql["run_of_events"], (number,)).fetchall()
                 add_contents(connection, run, row.contents)
-        for run_id, call_id in batch.withheld:
+        if not self.is_plain:
+            self._withhold(connection, root)
+
+    def _close_sources(self, connection: Session, root: int) -> None:
+        sql, batch, execute = connection.queries, self.batch, connection.execute
+        for source in batch.completed:
+            execute(sql["complete_source"], (root, source))
+        for source in batch.dropped:
+            execute(sql["drop_source"], (root, -source))
+        for replaced in self.replaced:
+            execute(sql["replace_events"], (*replaced, root))
+        if batch.ends:
+            execute(sql["end_log"], (root,))
+
+    def _withhold(self, connection: Session, root: int) -> None:
+        """Remove the results that are not kept, also from the rows of this batch."""
+        sql, execute = connection.queries, connection.execute
+        for run_id, call_id in self.batch.withheld:
             for number, body in execute(sql["events_of_call"], (root, run_id, call_id)).fetchall():
                 left = _without_result(decode_json(body, list), call_id)
                 execute(sql["replace_events"], (encode_json(left) if left else "", number, root))
@@ -64,8 +77,8 @@ class AddingEvents(Write[None]):
 def end_events(connection: Session, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
     """Close the log of a root that has ended, with one row, unless it is closed."""
     _log(connection, scope, root_id)
-    for root, last in connection.execute(connection.queries["close_log"], {"run_id": root_id}).fetchall():
-        bound = {"root": root, "run_id": root_id, "entry": 0, "source": None, "first": last, "last": last}
+    for (last,) in connection.execute(connection.queries["close_log"], {"run_id": root_id}).fetchall():
+        bound = {"root_id": root_id, "run_id": root_id, "entry": 0, "source": None, "first": last, "last": last}
         connection.execute(connection.queries["add_event_row"], {**bound, "body": encode_json(items)})
 
 
