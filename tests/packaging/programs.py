@@ -181,6 +181,17 @@ from concertino.runtime import Cron
 Cron("0 9 * * mon-fri", zone="Europe/Berlin", missed="skip")
 """
 
+ENCRYPTION = """
+import tempfile
+from pathlib import Path
+from concertino.storage import KeyFile
+
+with tempfile.TemporaryDirectory() as folder:
+    path = Path(folder) / "keys.db"
+    made = KeyFile(path, master=b"m" * 32).current(["run"])
+    assert KeyFile(path, master=b"m" * 32).find([made[0].id]) == {made[0].id: made[0].key}
+"""
+
 MCP = (
     """
 import asyncio, sys, tempfile
@@ -248,6 +259,7 @@ PROGRAMS = {
     "postgres": POSTGRES,
     "nats": NATS,
     "schedules": SCHEDULES,
+    "encryption": ENCRYPTION,
     "testing": TESTING,
 }
 

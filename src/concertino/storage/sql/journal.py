@@ -21,6 +21,7 @@ from .claims import check_claim, claimed_position, stale
 from .media import add_contents, release_contents
 from .rows import EntryRows, PutOperation, account_keys, entry_rows, scope_key, start_row, storable_row
 from .schedule import reschedule
+from .sealing import discard_content, discard_expired, run_of, seal, sealed_end, sealed_rows
 from .session import Session, Write
 from .statements import limited
 from .turns import open_turn
@@ -52,7 +53,8 @@ class Beginning(Write[bool]):
         """Insert the run, its head and the entry."""
         sql, now, start, claim = connection.queries, connection.now(), self.start, self.claim
         root = _claimed_root(connection, start, claim)
-        found = connection.execute(sql["begin_run"], {**self.row, "root": root}).fetchall()
+        task = seal(connection, self.row["task"], "task", start.run_id)
+        found = connection.execute(sql["begin_run"], {**self.row, "task": task, "root": root}).fetchall()
         if not found:
             problem = f"run {start.run_id!r} exists: resume it, or use another id"
             raise RunExistsError(problem, start.run_id)
@@ -118,6 +120,7 @@ def _write(
 ) -> None:
     """Write the parts of *entry* inside the transaction of *write*."""
     sql, execute = connection.queries, connection.execute
+    rows = sealed_rows(rows, entry, connection.vault)
     for settlement in entry.settle:
         settle(connection, entry.claim, settlement)
     if entry.reserve is not None:
@@ -219,6 +222,7 @@ def end_tree(connection: Session, run: int, root: int, end: RunEnd, now: float) 
         planned = {"run": ended, "erase_at": erase_at}
         ((due,),) = connection.execute(sql["plan_sweep"], planned).fetchall()
         if due is not None and due <= now:  # results that refuse to be stored
+            discard_expired(connection, ended, now)
             connection.execute(sql["expire_messages"], {"run": ended, "now": now})
             release_contents(connection, ended, shared=True)
             connection.execute(sql["plan_sweep"], planned).fetchall()
@@ -228,6 +232,7 @@ def end_tree(connection: Session, run: int, root: int, end: RunEnd, now: float) 
 
 def erase_content(connection: Session, run: int) -> None:
     """Erase what the data policy does not keep after a run's end."""
+    discard_content(connection, run)
     for name in _CONTENT:
         connection.execute(connection.queries[name], {"run": run})
     release_contents(connection, run)
@@ -235,6 +240,8 @@ def erase_content(connection: Session, run: int) -> None:
 
 def _end_one(connection: Session, run: int, end: RunEnd, now: float) -> None:
     row = storable_row((end.answer, end.error, end.ended, end.keep_seconds))
+    if connection.vault is not None:
+        row = sealed_end(row, run_of(connection, run), connection.vault)
     number = connection.execute(connection.queries["add_end"], row).lastrowid
     bound = {"run": run, "status": end.status, "ending": number, "now": now, "erase_after": end.erase_after}
     connection.execute(connection.queries["end_head"], bound)
