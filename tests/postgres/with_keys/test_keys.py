@@ -26,6 +26,7 @@ from concertino.storage import (
 )
 from concertino.testing.store_suite.kit import Tree, claim_tree, operation, result_of, start_tree, wait, whole
 from concertino.testing.store_suite.store_erasure import held
+from concertino.wiring import open_keys, open_store
 
 from ..server import Server
 from .conftest import MASTER
@@ -331,3 +332,22 @@ async def test_processes_that_need_the_same_key_at_once_have_the_same(keys: Path
     for each in stores:
         each.close()
         each.close()
+
+
+async def test_commands_find_the_keys_in_the_environment(
+    url: str, keys: Path, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_schema = f"{url}?options=-c%20search_path%3D{schema}"
+    monkeypatch.setenv("CONCERTINO_KEYS", str(keys))
+    monkeypatch.setenv("CONCERTINO_MASTER_KEY", MASTER.hex())
+    async with await PostgresStore.open(url, schema=schema, keys=KeyFile(keys, MASTER)) as made:
+        await start_tree(made, task="canary")
+    async with await open_store(with_schema, read_only=True) as store:
+        assert [run.start.task for run in await store.runs(OPERATOR)] == ["canary"]
+    monkeypatch.setenv("CONCERTINO_MASTER_KEY", "secret")
+    with pytest.raises(ConfigurationError, match="CONCERTINO_MASTER_KEY is not hexadecimal: use 64 digits"):
+        await open_store(url)
+    assert open_keys({}) is None
+    database = open_keys({"CONCERTINO_KEYS": url})
+    assert isinstance(database, KeyDatabase)
+    database.close()

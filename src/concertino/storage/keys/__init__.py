@@ -1,4 +1,4 @@
-"""Keys of encrypted content, in a store of their own: whoever discards a key erases every copy of what it encrypts."""
+"""Keys of encrypted content, in a store of their own: discarding a key erases every copy of what it encrypts."""
 
 from ...extras import extra
 

@@ -10,7 +10,7 @@ from ...errors import DamagedDataError, StorageError
 from .cipher import KEY_BYTES, Cipher
 
 T = TypeVar("T")
-Execute = Callable[[str, Sequence[Any]], Sequence[Sequence[Any]]]
+Statement = Callable[[str, Sequence[Any]], Sequence[Sequence[Any]]]
 """Runs a statement with `?` for each parameter, and returns its rows."""
 
 SCHEMA = (
@@ -44,15 +44,15 @@ class KeyStore(Protocol):
         ...
 
     def current(self, names: Sequence[str]) -> Sequence[StoredKey]:
-        """Return the current key of each of *names*, made if there is none."""
+        """Return the current key of each of *names*, made if it is missing."""
         ...
 
     def find(self, ids: Sequence[str]) -> Mapping[str, bytes]:
-        """Return the keys with these *ids*, without those that were discarded."""
+        """Return the keys with these *ids*, without the discarded ones."""
         ...
 
     def retire(self, names: Sequence[str]) -> Sequence[str]:
-        """Make no key of *names* current. Return the ids of all keys that they have had and that were not discarded."""
+        """Make no key of *names* current. Return the ids of all keys that they have had, without the discarded ones."""
         ...
 
     def discard(self, ids: Sequence[str]) -> None:
@@ -73,17 +73,17 @@ class SqlKeyStore:
     def identity(self) -> str:
         """Return the id of this key store."""
 
-        def read(execute: Execute) -> str:
+        def read(execute: Statement) -> str:
             execute("INSERT INTO key_store (one, id) VALUES (1, ?) ON CONFLICT DO NOTHING", (token_hex(16),))
             return str(execute("SELECT id FROM key_store", ())[0][0])
 
         return self._transaction(read)
 
     def current(self, names: Sequence[str]) -> Sequence[StoredKey]:
-        """Return the current key of each of *names*, made if there is none."""
+        """Return the current key of each of *names*, made if it is missing."""
         find = "SELECT name, id, key FROM keys WHERE retired = 0 AND name IN ({marks})"
 
-        def read(execute: Execute) -> dict[str, StoredKey]:
+        def read(execute: Statement) -> dict[str, StoredKey]:
             found = {row[0]: row for row in _in_parts(execute, find, names)}
             missing = [name for name in names if name not in found]
             for name in missing:
@@ -97,9 +97,9 @@ class SqlKeyStore:
         return [made[name] for name in names]
 
     def find(self, ids: Sequence[str]) -> Mapping[str, bytes]:
-        """Return the keys with these *ids*, without those that were discarded."""
+        """Return the keys with these *ids*, without the discarded ones."""
 
-        def read(execute: Execute) -> dict[str, bytes]:
+        def read(execute: Statement) -> dict[str, bytes]:
             rows = _in_parts(execute, "SELECT id, key FROM keys WHERE id IN ({marks})", ids)
             return {row[0]: self._unwrapped(row[1]) for row in rows}
 
@@ -108,7 +108,7 @@ class SqlKeyStore:
     def retire(self, names: Sequence[str]) -> Sequence[str]:
         """Make no key of *names* current. Return the ids of all their keys."""
 
-        def write(execute: Execute) -> list[str]:
+        def write(execute: Statement) -> list[str]:
             _in_parts(execute, "UPDATE keys SET retired = 1 WHERE retired = 0 AND name IN ({marks})", names)
             return [row[0] for row in _in_parts(execute, "SELECT id FROM keys WHERE name IN ({marks})", names)]
 
@@ -118,7 +118,7 @@ class SqlKeyStore:
         """Erase the keys with these *ids*."""
         self._transaction(lambda execute: _in_parts(execute, "DELETE FROM keys WHERE id IN ({marks})", ids))
 
-    def _transaction(self, work: Callable[[Execute], T]) -> T:
+    def _transaction(self, work: Callable[[Statement], T]) -> T:
         """Return the result of *work* after its commit. It may be repeated. Raises `StorageError`."""
         raise NotImplementedError
 
@@ -138,7 +138,7 @@ def _marks(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))
 
 
-def _in_parts(execute: Execute, sql: str, values: Sequence[str]) -> list[Sequence[Any]]:
+def _in_parts(execute: Statement, sql: str, values: Sequence[str]) -> list[Sequence[Any]]:
     """Run *sql* for *values*, a part of them at a time."""
     found: list[Sequence[Any]] = []
     for start in range(0, len(values), _MOST):

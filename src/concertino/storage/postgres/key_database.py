@@ -12,7 +12,7 @@ from psycopg import sql as text_of
 
 from ...errors import ConfigurationError
 from ..keys import SqlKeyStore
-from ..keys.key_store import SCHEMA, Execute
+from ..keys.key_store import SCHEMA, Statement
 from .errors import explain, may_pass
 from .schema import check_name
 from .settings import conninfo, parsed
@@ -50,7 +50,7 @@ class KeyDatabase(SqlKeyStore):
         with self._lock:
             self._disconnect()
 
-    def _transaction(self, work: Callable[[Execute], T]) -> T:
+    def _transaction(self, work: Callable[[Statement], T]) -> T:
         deadline = time.monotonic() + self._patience
         with self._lock:
             while True:

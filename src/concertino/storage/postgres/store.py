@@ -100,10 +100,11 @@ def _vault(connect: partial[WatchedConnection], keys: KeyStore | None, name: str
     except psycopg.Error as error:
         raise explain(error, name) from error
     if known != made:
+        if known is None:
+            raise ConfigurationError(f"database {name} has no keys yet: open it once for writing")
         raise ConfigurationError(
-            f"database {name} is encrypted with the keys of another key store: open it with the `keys` it was made with"
-            if known is not None
-            else f"database {name} has no keys yet: open it once for writing"
+            f"database {name} is encrypted with the keys of another key store: open it with its own, as `keys`, or as "
+            "CONCERTINO_KEYS for commands"
         )
     if keys is None:
         return None

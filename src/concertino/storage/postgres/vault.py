@@ -46,9 +46,9 @@ class Vault:
         if wanted:
             for name, key in zip(wanted, self._keys.current([self._hash(name) for name in wanted]), strict=True):
                 with self._lock:
-                    _make_room(self._current)
+                    _limit(self._current)
                     self._current[name] = key.id
-                    _make_room(self._ciphers)
+                    _limit(self._ciphers)
                     self._ciphers[key.id] = Cipher(key.key)
 
     def seal(self, text: str, kind: str, name: object) -> str:
@@ -83,7 +83,7 @@ class Vault:
         self._found([each for each in ids if each not in self._ciphers])
 
     def tag(self, text: str, kind: str, name: object) -> str:
-        """Return a keyed hash of *text*: equal texts have the same, and nobody can guess it without the key."""
+        """Return a keyed hash of *text*: equal texts have the same, and without the key it cannot be guessed."""
         _, cipher = self._key((kind, name))
         return cipher.tag(text.encode()).hex()[:32]
 
@@ -105,7 +105,7 @@ class Vault:
         self._keys.close()
 
     def _key(self, name: Name) -> tuple[str, Cipher]:
-        while True:  # another thread may make room, or retire the key
+        while True:  # another thread may empty the cache, or retire the key
             key = self._current.get(name)
             cipher = None if key is None else self._ciphers.get(key)
             if key is not None and cipher is not None:
@@ -116,7 +116,7 @@ class Vault:
     def _found(self, ids: Sequence[str]) -> dict[str, Cipher]:
         found = {each: Cipher(key) for each, key in self._keys.find(ids).items()} if ids else {}
         with self._lock:
-            _make_room(self._ciphers, len(found))
+            _limit(self._ciphers, len(found))
             self._ciphers.update(found)
         return found
 
@@ -125,6 +125,6 @@ class Vault:
         return blake2b(f"{self._database}\n{kind}\n{of}".encode(), digest_size=16).hexdigest()
 
 
-def _make_room(cache: dict[Any, Any], more: int = 1) -> None:
+def _limit(cache: dict[Any, Any], more: int = 1) -> None:
     if len(cache) + more > _CACHED:
         cache.clear()

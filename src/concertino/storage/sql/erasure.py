@@ -176,7 +176,7 @@ def _sweep_run(connection: Session, run: int, erase_at: float | None, now: float
 
 
 def _expire_texts(connection: Session, now: float) -> None:
-    """Blank what people have added to conversations and what is kept no longer. A rating is no text, so it stays."""
+    """Blank titles and feedback whose time is over. A rating stays, since it is not text."""
     sql = connection.queries
     for number, conversation, kind, body in connection.execute(sql["expired_texts"], {"now": now}).fetchall():
         rating = decode_json(body, dict).get("rating") if kind == "feedback" and body else None

@@ -47,20 +47,20 @@ class AddingEvents(Write[None]):
             execute(sql["complete_source"], (root, source))
         for source in batch.dropped:
             execute(sql["drop_source"], (root, -source))
-        for left_over, place in self.replaced:
-            _replace(connection, place, root, left_over)
+        for left_over, number in self.replaced:
+            _replace(connection, number, root, left_over)
         bound: dict[str, Any] = {"root": root, "first": batch.first, "last": batch.last}
         bodies = self.bodies if connection.vault is None else sealed_events(self, connection.vault.seal)
         for row, body in zip(batch.rows, bodies, strict=True):
             bound |= {"run_id": row.run_id, "entry": row.entry, "source": row.source, "body": body}
-            number = execute(sql["add_event_row"], bound).lastrowid
+            added = execute(sql["add_event_row"], bound).lastrowid
             if row.contents:
-                ((run,),) = execute(sql["run_of_events"], (number,)).fetchall()
+                ((run,),) = execute(sql["run_of_events"], (added,)).fetchall()
                 add_contents(connection, run, row.contents)
         for run_id, call_id in batch.withheld:
-            for number, body in execute(sql["events_of_call"], (root, run_id, call_id)).fetchall():
+            for changed, body in execute(sql["events_of_call"], (root, run_id, call_id)).fetchall():
                 left = _without_result(decode_json(body, list), call_id)
-                _replace(connection, number, root, encode_json(left) if left else "")
+                _replace(connection, changed, root, encode_json(left) if left else "")
 
 
 def end_events(connection: Session, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
@@ -115,7 +115,7 @@ def event_positions(connection: Session, scope: AnyScope, root_ids: Sequence[str
 def sealed_events(write: AddingEvents, seal: Seal) -> list[str]:
     """Return the bodies of the rows of *write*, sealed."""
     root = write.batch.claim.root_id
-    # A sub-agent that could not start is no run. Its rows, like all before its first entry, are erased with its root's.
+    # A sub-agent that could not start has no row in `runs`: events before the first entry are erased with the root's.
     names = [row.run_id if row.entry else root for row in write.batch.rows]
     return [seal(body, "content", name) for body, name in zip(write.bodies, names, strict=True)]
 

@@ -1,4 +1,4 @@
-"""Which key seals which content, so that discarding a key erases what the rules erase together.
+"""The keys of content, such that discarding a key erases what the rules erase together.
 
 Kinds of keys, and what they are named by:
 

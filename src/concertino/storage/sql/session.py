@@ -93,7 +93,7 @@ class Session(Protocol):
 
     @property
     def vault(self) -> Vault | None:
-        """What seals content; None where erased content is overwritten."""
+        """Return the vault that seals content; None where erased content is overwritten."""
         ...
 
     def execute(self, sql: str, parameters: Any = (), /) -> Cursor:

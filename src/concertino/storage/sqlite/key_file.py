@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ...errors import StorageError
 from ..keys import SqlKeyStore
-from ..keys.key_store import SCHEMA, Execute
+from ..keys.key_store import SCHEMA, Statement
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class KeyFile(SqlKeyStore):
         with self._lock:
             self._connection.close()
 
-    def _transaction(self, work: Callable[[Execute], T]) -> T:
+    def _transaction(self, work: Callable[[Statement], T]) -> T:
         with self._lock:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
