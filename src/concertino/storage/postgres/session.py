@@ -191,9 +191,9 @@ class PostgresSession:
         if self.vault is None or self.read_only:
             return
         try:
-            ids = [row[0] for row in self.execute(self.queries["discarded_keys"]).fetchall()]
-            self.vault.discard(ids)
-            self.execute(self.queries["keys_are_gone"], (json.dumps(ids),))
+            while ids := [row[0] for row in self.execute(self.queries["discarded_keys"]).fetchall()]:
+                self.vault.discard(ids)
+                self.execute(self.queries["keys_are_gone"], (json.dumps(ids),))
         except (StorageError, psycopg.Error) as error:  # what it follows is committed
             self.reset()
             log.warning("keys of erased content remain until the next sweep: %s", type(error).__name__)

@@ -16,7 +16,7 @@ from .erasure import end_trees, forget_content, forget_conversations
 from .reader import branch_messages, text_of
 from .rows import hash_key, scope_key, scope_row
 from .schedule import check_operator
-from .sealing import seal
+from .sealing import discard_runs, seal
 from .search import relevance
 from .session import Row, Session
 from .statements import most, scoped
@@ -293,6 +293,7 @@ def delete_conversation(connection: Session, scope: Scope, conversation_id: str)
         runs = connection.execute(of_conversation, bound).fetchall()
         roots = {row["root"]: row["erase_after"] for row in runs if not row["ended"] and row["root"] == row["number"]}
         end_trees(connection, roots.items(), _DELETED)
+        discard_runs(connection, [row["number"] for row in runs])
         for row in runs:
             forget_content(connection, row["number"])
             connection.execute(sql["forget_run_of_conversation"], {"run": row["number"]})

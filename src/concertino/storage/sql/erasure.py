@@ -15,7 +15,7 @@ from .media import release_contents
 from .rows import account_keys, scope_key, scope_row, to_operation, usage_row
 from .schedule import check_operator
 from .schedules import forget_schedules
-from .sealing import discard, discard_expired, discard_run, discard_user, seal
+from .sealing import discard, discard_expired, discard_runs, discard_user, seal
 from .session import Session
 from .statements import scoped
 
@@ -79,6 +79,7 @@ def erase(connection: Session, scope: Scope | TenantScope, *, force: bool) -> Er
         owners = {Scope(row["tenant"], row["user_id"]) for row in rows}
         for owner in connection.execute(*scoped(connection, "scopes_of_texts", scope)).fetchall():
             discard_user(connection, Scope(*owner))
+        discard_runs(connection, [row["number"] for row in rows])
         for row in rows:
             _forget_run(connection, row["number"], row["tenant"])
         found = connection.execute(*scoped(connection, "conversations_to_forget", scope)).fetchall()
@@ -120,8 +121,7 @@ def end_trees(connection: Session, roots: Iterable[tuple[int, float | None]], wh
 
 
 def forget_content(connection: Session, run: int) -> None:
-    """Erase all content of a run that has ended; inside a transaction."""
-    discard_run(connection, run)
+    """Erase all content of a run that has ended, after its keys; inside a transaction."""
     for name in _OF_A_RUN:
         connection.execute(connection.queries[name], {"run": run})
     release_contents(connection, run)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...scope import Scope
+from ..codec import encode_json
 from ..types import Entry
 from .rows import EntryRows
 from .session import Session, Vault
@@ -117,13 +118,17 @@ def discard_expired(connection: Session, run: int, now: float) -> None:
         _discard(connection, [(kind, name) for kind in dict.fromkeys(kinds)])
 
 
-def discard_run(connection: Session, run: int) -> None:
-    """Discard all keys of *run*; before it is blanked."""
-    if connection.vault is not None:
+def discard_runs(connection: Session, runs: Iterable[int]) -> None:
+    """Discard all keys of *runs*; before they are blanked."""
+    if connection.vault is None:
+        return
+    names: list[tuple[str, object]] = []
+    for run in runs:
         rows = connection.execute(connection.queries["expired"], {"run": run, "now": None}).fetchall()
-        kinds = ["content", "kept", "task", *(kept(row["keep_seconds"]) for row in rows)]
+        kinds = dict.fromkeys(["content", "kept", "task", *(kept(row["keep_seconds"]) for row in rows)])
         name = run_of(connection, run)
-        _discard(connection, [(kind, name) for kind in dict.fromkeys(kinds)])
+        names += [(kind, name) for kind in kinds]
+    _discard(connection, names)
 
 
 def discard_user(connection: Session, scope: Scope) -> None:
@@ -133,5 +138,5 @@ def discard_user(connection: Session, scope: Scope) -> None:
 
 def _discard(connection: Session, names: list[tuple[str, object]]) -> None:
     assert connection.vault is not None
-    for number in connection.vault.retire(names):
-        connection.execute(connection.queries["discard_key"], (number,))
+    ids = connection.vault.retire(names)
+    connection.execute(connection.queries["discard_keys"], (encode_json(list(ids)),))

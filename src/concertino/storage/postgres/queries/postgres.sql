@@ -79,8 +79,8 @@ SELECT digest, body FROM media WHERE number IN (
 SELECT e.number, e.body FROM events AS e JOIN runs AS r ON r.number = e.run
 WHERE e.root = ? AND r.run_id = ? AND (instr(e.body, ?) OR starts_with(e.body, U&'\FDD02'));
 
--- name: discard_key
-INSERT INTO discarded_keys (id) VALUES (?) ON CONFLICT DO NOTHING;
+-- name: discard_keys
+INSERT INTO discarded_keys (id) SELECT value FROM json_each(?) ON CONFLICT DO NOTHING;
 
 -- name: discarded_keys
 SELECT id FROM discarded_keys LIMIT 10000;
