@@ -28,6 +28,7 @@ from concertino.testing.store_suite.kit import Tree, claim_tree, operation, resu
 from concertino.testing.store_suite.store_erasure import held
 from concertino.wiring import open_keys, open_store
 
+from ..proxy import proxy_to
 from ..server import Server
 from .conftest import MASTER
 
@@ -351,3 +352,24 @@ async def test_commands_find_the_keys_in_the_environment(
     database = open_keys({"CONCERTINO_KEYS": url})
     assert isinstance(database, KeyDatabase)
     database.close()
+
+
+async def test_keys_behind_a_faulty_link(server: Server, keys: Path) -> None:
+    """A lost answer, a cut and a silent connection are overcome: each call may be repeated."""
+    async with proxy_to(server.port) as proxy:
+        url = server.url("postgres", port=proxy.port)
+        store = KeyDatabase(url, schema=f"faulty_{proxy.port}", patience=2)
+        first = await asyncio.to_thread(store.current, ["a"])
+        proxy.cut()
+        assert await asyncio.to_thread(store.current, ["a"]) == first
+        for lost in (1, 2, 3):
+            proxy.swallows = 1
+            made = await asyncio.to_thread(store.current, [f"{lost}"])
+            assert (proxy.swallows, await asyncio.to_thread(store.current, [f"{lost}"])) == (0, made)
+        before, proxy.frozen = proxy.connections, True
+        retired = asyncio.ensure_future(asyncio.to_thread(store.retire, ["a"]))
+        while proxy.connections == before and not retired.done():  # noqa: ASYNC110 - a new one is made
+            await asyncio.sleep(0.01)
+        proxy.frozen = False
+        assert await retired == [first[0].id]
+        await asyncio.to_thread(store.close)

@@ -15,6 +15,7 @@ from ..keys import SqlKeyStore
 from ..keys.key_store import SCHEMA, Statement
 from .errors import explain, may_pass
 from .schema import check_name
+from .session import WatchedConnection
 from .settings import conninfo, parsed
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class KeyDatabase(SqlKeyStore):
             self._disconnect()
 
     def _transaction(self, work: Callable[[Statement], T]) -> T:
-        deadline = time.monotonic() + self._patience
+        deadline = None
         with self._lock:
             while True:
                 try:
@@ -61,12 +62,14 @@ class KeyDatabase(SqlKeyStore):
                         return work(self._execute)
                 except psycopg.Error as error:
                     self._disconnect()
+                    deadline = deadline or time.monotonic() + self._patience  # from the first failure on
                     if not may_pass(error) or time.monotonic() > deadline:
                         raise explain(error, self._name) from error
                     time.sleep(_PAUSE)
 
     def _connect(self) -> psycopg.Connection[Any]:
-        made = psycopg.Connection.connect(self._conninfo, autocommit=True)
+        made = WatchedConnection.connect(self._conninfo, autocommit=True)
+        made.silence = self._patience + 1
         if not self._ready:
             with made.transaction():
                 made.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (self._schema,))

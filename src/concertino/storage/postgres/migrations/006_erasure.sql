@@ -6,3 +6,7 @@ ALTER TABLE identity ADD COLUMN keys TEXT COLLATE "C";      -- the key store; NU
 CREATE TABLE discarded_keys (id TEXT COLLATE "C" PRIMARY KEY);
 ALTER TABLE discarded_keys ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_tenant ON discarded_keys USING (false);
+
+-- The erasure of a user finds what the user has answered and sent. An entry of an erased row goes with the next vacuum.
+CREATE INDEX answers_by ON answers (by) WHERE by <> '';
+CREATE INDEX commands_by ON commands (by) WHERE by <> '';
