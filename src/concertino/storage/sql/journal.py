@@ -21,7 +21,7 @@ from .claims import check_claim, claimed_position, stale
 from .media import add_contents, release_contents
 from .rows import EntryRows, PutOperation, account_keys, entry_rows, scope_key, start_row, storable_row
 from .schedule import reschedule
-from .sealing import discard_content, discard_expired, run_of, seal, sealed_end, sealed_rows
+from .sealing import discard_content, discard_expired, run_of, sealed_end, sealed_rows
 from .session import Session, Write
 from .statements import limited
 from .turns import open_turn
@@ -53,8 +53,10 @@ class Beginning(Write[bool]):
         """Insert the run, its head and the entry."""
         sql, now, start, claim = connection.queries, connection.now(), self.start, self.claim
         root = _claimed_root(connection, start, claim)
-        task = seal(connection, self.row["task"], "task", start.run_id)
-        found = connection.execute(sql["begin_run"], {**self.row, "task": task, "root": root}).fetchall()
+        row = {**self.row, "root": root}
+        if connection.vault is not None:
+            row["task"] = connection.vault.seal(row["task"], "task", start.run_id)
+        found = connection.execute(sql["begin_run"], row).fetchall()
         if not found:
             problem = f"run {start.run_id!r} exists: resume it, or use another id"
             raise RunExistsError(problem, start.run_id)
@@ -120,7 +122,7 @@ def _write(
 ) -> None:
     """Write the parts of *entry* inside the transaction of *write*."""
     sql, execute = connection.queries, connection.execute
-    rows = sealed_rows(rows, entry, connection.vault)
+    rows = rows if connection.vault is None else sealed_rows(rows, entry, connection.vault)
     for settlement in entry.settle:
         settle(connection, entry.claim, settlement)
     if entry.reserve is not None:
