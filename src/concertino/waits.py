@@ -7,6 +7,8 @@ from typing import Literal
 from .ids import digest
 from .records import record
 
+ASK_PERSON = "ask_person"
+"""The tool that a question of a tool to a person waits under, as `Wait.tool` names it."""
 WaitKind = Literal["approval", "result"]
 """`approval`: a person must allow the call before it runs. `result`: the call's result arrives from outside."""
 Verdict = Literal["approved", "denied", "result", "failed", "expired", "cancelled"]

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .schedule_types import Schedule
     from .sqlite import MemoryStore, SqliteStore
     from .sqlite.key_file import KeyFile
+    from .vault import Vault
 
 _OF_KEYS = {"KeyDatabase": ".postgres.key_database", "KeyFile": ".sqlite.key_file", "KeyStore": ".keys"}
 _OF_CONVERSATIONS = (
@@ -115,6 +116,7 @@ __all__ = [
     "TurnStart",
     "TurnState",
     "UsageSum",
+    "Vault",
     "decode_message",
     "encode_message",
     "process_owner",
@@ -137,6 +139,10 @@ def __getattr__(name: str) -> Any:
         from .schedule_types import Schedule  # noqa: PLC0415
 
         return Schedule
+    if name == "Vault":
+        from . import vault  # noqa: PLC0415 - it needs the extra `encryption`
+
+        return vault.Vault
     if name in _OF_CONVERSATIONS:
         from . import conversation_types  # noqa: PLC0415
 

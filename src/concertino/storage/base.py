@@ -16,7 +16,6 @@ from ..operations import Operation
 from ..scope import AnyScope, Operator, Scope, TenantScope
 from ..usage import UsageRecord
 from ..waits import Resolution, Wait
-from .schedule_store import ScheduleStore
 from .types import (
     Account,
     ApprovalRule,
@@ -38,6 +37,7 @@ from .types import (
     StoredRun,
     UsageSum,
 )
+from .user_stores import ScheduleStore, SecretStore
 
 if TYPE_CHECKING:
     from .conversation_types import DueTurn, Feedback, QueuedTurn, StoredConversation, StoredHistory, StoredTurn
@@ -437,7 +437,9 @@ class Conversations(Protocol):
         ...
 
 
-class Store(JournalStore, Queries, OperationStore, EventStore, Recovery, Conversations, ScheduleStore, Protocol):
+class Store(
+    JournalStore, Queries, OperationStore, EventStore, Recovery, Conversations, ScheduleStore, SecretStore, Protocol
+):
     """Everything that a store does for runs."""
 
 

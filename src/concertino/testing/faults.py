@@ -151,6 +151,13 @@ class FaultyStore:
         await self._points("move_schedule:after")
         return moved
 
+    async def put_secret(self, scope: Scope, name: str, sealed: str, *, version: int | None) -> bool:
+        """See the port; adds points."""
+        await self._points("put_secret:before")
+        done = await self.store.put_secret(scope, name, sealed, version=version)
+        await self._points("put_secret:after")
+        return done
+
     open_conversation = _delegated("open_conversation")
     conversation = _delegated("conversation")
     conversations = _delegated("conversations")
@@ -175,6 +182,9 @@ class FaultyStore:
     schedules = _delegated("schedules")
     due_schedules = _delegated("due_schedules")
     delete_schedule = _delegated("delete_schedule")
+    secret = _delegated("secret")
+    claim_secret = _delegated("claim_secret")
+    delete_secret = _delegated("delete_secret")
     load = _delegated("load")
     add_events = _delegated("add_events")
     end_events = _delegated("end_events")

@@ -47,6 +47,7 @@ TABLES = [
     "memories",
     "schedules",
     "schedule_heads",
+    "secrets",
     "memory_words",
     "conversations",
     "conversation_heads",

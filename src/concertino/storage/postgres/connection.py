@@ -25,7 +25,7 @@ from .session import Connect, LostError, PostgresSession
 from .single_trip import UNUSUAL, call_of
 
 if TYPE_CHECKING:
-    from .vault import Vault
+    from .sealer import Sealer
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -62,10 +62,10 @@ class PooledConnection:
         sessions: int,
         patience: float,
         read_only: bool,
-        vault: Vault | None = None,
+        sealer: Sealer | None = None,
     ) -> None:
-        """Name the database for messages; *connect* opens a connection to it, and *vault* seals content."""
-        self._vault = vault
+        """Name the database for messages; *connect* opens a connection to it, and *sealer* seals content."""
+        self._sealer = sealer
         self.name = name
         self._connect, self._patience, self._read_only = connect, patience, read_only
         self._most = sessions
@@ -126,7 +126,7 @@ class PooledConnection:
         return job.future
 
     def _work(self) -> None:
-        session = PostgresSession(self._connect, self._patience, self._read_only, self._vault)
+        session = PostgresSession(self._connect, self._patience, self._read_only, self._sealer)
         while (strand := self._ready.get()) is not None:
             jobs = self._taken(strand)
             for job in jobs:
@@ -160,7 +160,7 @@ class PooledConnection:
         deadline, usual, call = None, isinstance(work, Write), None
         for tries in count():
             try:
-                call = call or (call_of(work, self._vault) if usual else None)
+                call = call or (call_of(work, self._sealer) if usual else None)
                 if call is not None and (found := session.call(call)) is not None:
                     return call.result(found), None
                 return _done(session, work), None
@@ -201,8 +201,8 @@ class PooledConnection:
         atexit.unregister(self._stop)
 
     def _end(self) -> None:
-        if self._vault is not None:
-            self._vault.close()
+        if self._sealer is not None:
+            self._sealer.close()
         self._closed.set_result(None)
 
     def _end_threads(self) -> None:

@@ -22,7 +22,7 @@ from ..sql.statements import kind_of, limited, read_statements, shared_queries
 from .single_trip import Call
 
 if TYPE_CHECKING:
-    from .vault import Vault
+    from .sealer import Sealer
 
 log = logging.getLogger("concertino")
 
@@ -113,8 +113,8 @@ class PostgresSession:
 
     queries: ClassVar = queries()
 
-    def __init__(self, connect: Connect, patience: float, read_only: bool, vault: Vault | None = None) -> None:
-        self.vault = vault
+    def __init__(self, connect: Connect, patience: float, read_only: bool, sealer: Sealer | None = None) -> None:
+        self.sealer = sealer
         self._connect, self._patience = connect, patience
         self.read_only = read_only
         self._connection: psycopg.Connection[Any] | None = None
@@ -188,11 +188,11 @@ class PostgresSession:
 
         Without keys, old versions of rows go with the next vacuum, and the log with its archive.
         """
-        if self.vault is None or self.read_only:
+        if self.sealer is None or self.read_only:
             return
         try:
             while ids := [row[0] for row in self.execute(self.queries["discarded_keys"]).fetchall()]:
-                self.vault.discard(ids)
+                self.sealer.discard(ids)
                 self.execute(self.queries["keys_are_gone"], (json.dumps(ids),))
         except (StorageError, psycopg.Error) as error:  # what it follows is committed
             self.reset()

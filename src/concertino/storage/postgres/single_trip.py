@@ -21,7 +21,7 @@ from ..sql.events import AddingEvents, sealed_events
 from ..sql.journal import ORPHANED, Appending, Beginning
 from ..sql.rows import EntryRows, account_keys, hash_key, scope_key, storable_row
 from ..sql.sealing import sealed_end, sealed_rows
-from ..sql.session import Vault, Write
+from ..sql.session import Sealer, Write
 from ..types import Claim, Entry, Head
 from .texts import ESCAPE, SEALED, Wire, plain_text
 
@@ -40,15 +40,15 @@ class Call(NamedTuple):
     """Makes the write's result of the function's."""
 
 
-def call_of(write: Write[Any], vault: Vault | None = None) -> Call | None:
-    """Return the call that does *write*, its content sealed by *vault*; or None."""
+def call_of(write: Write[Any], sealer: Sealer | None = None) -> Call | None:
+    """Return the call that does *write*, its content sealed by *sealer*; or None."""
     make = _CALLS.get(type(write))
-    return None if make is None else make(write, vault)
+    return None if make is None else make(write, sealer)
 
 
-def _append(write: Appending, vault: Vault | None) -> Call | None:
+def _append(write: Appending, sealer: Sealer | None) -> Call | None:
     entry = write.appended
-    form = _form(entry, write.rows, vault)
+    form = _form(entry, write.rows, sealer)
     if form is None:
         return None
     bound = {**write.bound, "scope_key": scope_key(entry.claim.scope.key).hex()}
@@ -62,10 +62,10 @@ def _append(write: Appending, vault: Vault | None) -> Call | None:
     return Call("SELECT append(%s::jsonb)", (_wire(form),), head)
 
 
-def _begin(write: Beginning, vault: Vault | None) -> Call | None:
+def _begin(write: Beginning, sealer: Sealer | None) -> Call | None:
     start, claim, row = write.start, write.claim, write.row
-    form = _form(write.first, write.rows, vault)
-    task = row["task"] if vault is None else vault.seal(row["task"], "task", start.run_id)
+    form = _form(write.first, write.rows, sealer)
+    task = row["task"] if sealer is None else sealer.seal(row["task"], "task", start.run_id)
     own = start.root_id == start.run_id
     if form is None or start.root_id != claim.root_id or start.scope.key != claim.scope.key:
         return None
@@ -86,11 +86,11 @@ def _begin(write: Beginning, vault: Vault | None) -> Call | None:
     return Call("SELECT begin_run(%s::jsonb)", (_wire(form),), bool)
 
 
-def _events(write: AddingEvents, vault: Vault | None) -> Call | None:
+def _events(write: AddingEvents, sealer: Sealer | None) -> Call | None:
     batch = write.batch
-    if batch.withheld or any(row.contents for row in batch.rows) or (vault is not None and batch.replaced):
+    if batch.withheld or any(row.contents for row in batch.rows) or (sealer is not None and batch.replaced):
         return None
-    bodies = write.bodies if vault is None else sealed_events(write, vault.seal)
+    bodies = write.bodies if sealer is None else sealed_events(write, sealer.seal)
     rows = zip(batch.rows, bodies, strict=True)
     form = {
         **_scope(batch.claim),
@@ -112,7 +112,7 @@ def _nothing(_found: Any) -> None:
     pass
 
 
-def _claim_due(write: ClaimingDue, _vault: Vault | None) -> Call:
+def _claim_due(write: ClaimingDue, _sealer: Sealer | None) -> Call:
     def claims(found: list[list[Any]]) -> list[Claim]:
         return [
             Claim(
@@ -131,7 +131,7 @@ def _claim_due(write: ClaimingDue, _vault: Vault | None) -> Call:
     return Call("SELECT claim_due(%s, %s, %s, %s, %s)", arguments, claims)
 
 
-_CALLS: dict[type, Callable[[Any, Vault | None], Call | None]] = {
+_CALLS: dict[type, Callable[[Any, Sealer | None], Call | None]] = {
     Appending: _append,
     Beginning: _begin,
     AddingEvents: _events,
@@ -139,12 +139,12 @@ _CALLS: dict[type, Callable[[Any, Vault | None], Call | None]] = {
 }
 
 
-def _form(entry: Entry, rows: EntryRows, vault: Vault | None) -> dict[str, Any] | None:
+def _form(entry: Entry, rows: EntryRows, sealer: Sealer | None) -> dict[str, Any] | None:
     """Return the argument of `write_entry`; None if it does not write all of *entry*."""
     others = any(run_id != entry.run_id for run_id, _ in rows.usage)
     if entry.waits or rows.contents or any(put.contents for put in rows.operations) or others or _is_negative(entry):
         return None
-    rows = sealed_rows(rows, entry, vault)
+    rows = sealed_rows(rows, entry, sealer)
     form: dict[str, Any] = {"entry": rows.entry, "token": _token()}
     if rows.messages:
         form["messages"] = rows.messages
@@ -161,7 +161,7 @@ def _form(entry: Entry, rows: EntryRows, vault: Vault | None) -> dict[str, Any] 
         form["closed"] = list(entry.closed)
     if entry.end is not None:
         end = entry.end
-        row = sealed_end(storable_row((end.answer, end.error, end.ended, end.keep_seconds)), entry.run_id, vault)
+        row = sealed_end(storable_row((end.answer, end.error, end.ended, end.keep_seconds)), entry.run_id, sealer)
         form["end"] = (end.status, *row, end.erase_after, ORPHANED)
     if entry.settle or entry.reserve is not None:
         form |= _charges(entry)

@@ -19,7 +19,7 @@ from .texts import adapt_texts
 
 if TYPE_CHECKING:
     from ..keys import KeyStore
-    from .vault import Vault
+    from .sealer import Sealer
 
 PATIENCE = 10.0
 """Seconds in which a statement is to end, and in which lost connections and conflicts are overcome."""
@@ -63,17 +63,17 @@ class PostgresStore(SqlStore):
         connect = partial(_connect, given, schema, patience, read_only)
         if not read_only:
             await asyncio.to_thread(_prepare, connect, schema, name)
-        vault = await asyncio.to_thread(_vault, connect, keys, name, read_only)
-        connect = partial(connect, vault=vault)
-        return cls(PooledConnection(name, connect, sessions, patience, read_only, vault))
+        sealer = await asyncio.to_thread(_sealer, connect, keys, name, read_only)
+        connect = partial(connect, sealer=sealer)
+        return cls(PooledConnection(name, connect, sessions, patience, read_only, sealer))
 
 
 def _connect(
-    given: dict[str, Any], schema: str, patience: float, read_only: bool, vault: Vault | None = None
+    given: dict[str, Any], schema: str, patience: float, read_only: bool, sealer: Sealer | None = None
 ) -> WatchedConnection:
     connection = WatchedConnection.connect(conninfo(given, schema, patience, read_only=read_only), autocommit=True)
     connection.silence = patience + 1
-    adapt_texts(connection, vault)
+    adapt_texts(connection, sealer)
     return connection
 
 
@@ -88,8 +88,8 @@ def _prepare(connect: partial[WatchedConnection], schema: str, name: str) -> Non
         raise explain(error, name) from error
 
 
-def _vault(connect: partial[WatchedConnection], keys: KeyStore | None, name: str, read_only: bool) -> Vault | None:
-    """Return the vault of *keys*. Raises `ConfigurationError` unless they are those of the database."""
+def _sealer(connect: partial[WatchedConnection], keys: KeyStore | None, name: str, read_only: bool) -> Sealer | None:
+    """Return the sealer of *keys*. Raises `ConfigurationError` unless they are those of the database."""
     made = None if keys is None else keys.identity()
     try:
         with connect() as connection:
@@ -108,6 +108,6 @@ def _vault(connect: partial[WatchedConnection], keys: KeyStore | None, name: str
         )
     if keys is None:
         return None
-    from .vault import Vault  # noqa: PLC0415 - its library is an extra
+    from .sealer import Sealer  # noqa: PLC0415 - its library is an extra
 
-    return Vault(keys, database)
+    return Sealer(keys, database)

@@ -8,7 +8,7 @@ from psycopg.abc import AdaptContext
 from psycopg.types.string import StrDumperUnknown, TextLoader
 
 if TYPE_CHECKING:
-    from .vault import Vault
+    from .sealer import Sealer
 
 NUL = "\x00"
 ESCAPE = "\ufdd0"
@@ -49,21 +49,21 @@ class TextDumper(StrDumperUnknown):
 
 
 class TextReader(TextLoader):
-    """Texts, also with NUL, and sealed ones if there is a vault."""
+    """Texts, also with NUL, and sealed ones if there is a sealer."""
 
-    vault: Vault | None = None
+    sealer: Sealer | None = None
 
     def load(self, data: Any) -> str:
         """Return the text of the stored form."""
         text = plain_text(str(super().load(data)))
-        return text if self.vault is None else self.vault.open(text)
+        return text if self.sealer is None else self.sealer.open(text)
 
 
-def adapt_texts(connection: AdaptContext, vault: Vault | None = None) -> None:
-    """Store texts with NUL on *connection*, and with *vault* open sealed ones."""
+def adapt_texts(connection: AdaptContext, sealer: Sealer | None = None) -> None:
+    """Store texts with NUL on *connection*, and with *sealer* open sealed ones."""
     assert connection.adapters is not None
     connection.adapters.register_dumper(str, TextDumper)
     connection.adapters.register_dumper(Wire, StrDumperUnknown)
-    reader = TextReader if vault is None else type("VaultReader", (TextReader,), {"vault": vault})
+    reader = TextReader if sealer is None else type("SealerReader", (TextReader,), {"sealer": sealer})
     for name in ("text", "varchar"):
         connection.adapters.register_loader(name, reader)

@@ -162,10 +162,10 @@ def _answer(connection: Session, operation: Row, resolution: Resolution, now: fl
     kind = operation["waits_for"] if operation["state"] == "waiting" else "result"
     bound = {"scope_key": operation["scope_key"], "key": key, "state": state}
     row = answer_row(key, kind, operation["run"], resolution, now)
-    if connection.vault is not None:
+    if connection.sealer is not None:
         *known, content, arguments = row
         name = run_of(connection, operation["run"])
-        row = (*known, *(each and connection.vault.seal(each, "content", name) for each in (content, arguments)))
+        row = (*known, *(each and connection.sealer.seal(each, "content", name) for each in (content, arguments)))
     connection.execute(sql["answer"], row)
     connection.execute(sql["answer_operation"], bound)
     reschedule(connection, operation["root"], now)

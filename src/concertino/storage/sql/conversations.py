@@ -266,15 +266,15 @@ def search_turns(connection: Session, scope: AnyScope, text: str, limit: int) ->
 
 def _found(connection: Session, scope: AnyScope, wanted: str, limit: int) -> list[int]:
     """Return the numbers of the turns that have the words *wanted*, the best first."""
-    if connection.vault is None:
+    if connection.sealer is None:
         sql, bound = scoped(connection, "search_turns", scope)
         bound |= {"wanted": wanted, "limit": limit, "most": _MOST_SEARCHED}
         return [row[0] for row in connection.execute(sql, bound).fetchall()]
     sql, bound = scoped(connection, "words_of_turns", scope)
     rows = connection.execute(sql, {**bound, "most": _MOST_SEARCHED}).fetchall()
     texts = [(number, words.decode("utf-8", "surrogatepass")) for number, words in rows]
-    connection.vault.fetch_for(text for _, text in texts)
-    scores = ((relevance(connection.vault.open(text).encode(), wanted), number) for number, text in texts)
+    connection.sealer.fetch_for(text for _, text in texts)
+    scores = ((relevance(connection.sealer.open(text).encode(), wanted), number) for number, text in texts)
     best = sorted(((score, number) for score, number in scores if score is not None), reverse=True)
     return [number for _, number in best[:limit]]
 

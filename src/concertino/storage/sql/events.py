@@ -50,7 +50,7 @@ class AddingEvents(Write[None]):
         for left_over, number in self.replaced:
             _replace(connection, number, root, left_over)
         bound: dict[str, Any] = {"root": root, "first": batch.first, "last": batch.last}
-        bodies = self.bodies if connection.vault is None else sealed_events(self, connection.vault.seal)
+        bodies = self.bodies if connection.sealer is None else sealed_events(self, connection.sealer.seal)
         for row, body in zip(batch.rows, bodies, strict=True):
             bound |= {"run_id": row.run_id, "entry": row.entry, "source": row.source, "body": body}
             added = execute(sql["add_event_row"], bound).lastrowid
@@ -121,9 +121,9 @@ def sealed_events(write: AddingEvents, seal: Seal) -> list[str]:
 
 
 def _replace(connection: Session, number: int, root: int, body: str) -> None:
-    if body and connection.vault is not None:
+    if body and connection.sealer is not None:
         (run,) = connection.execute(connection.queries["run_of_events"], (number,)).fetchone()
-        body = connection.vault.seal(body, "content", run_of(connection, run))
+        body = connection.sealer.seal(body, "content", run_of(connection, run))
     connection.execute(connection.queries["replace_events"], (body, number, root))
 
 

@@ -54,8 +54,8 @@ class Beginning(Write[bool]):
         sql, now, start, claim = connection.queries, connection.now(), self.start, self.claim
         root = _claimed_root(connection, start, claim)
         row = {**self.row, "root": root}
-        if connection.vault is not None:
-            row["task"] = connection.vault.seal(row["task"], "task", start.run_id)
+        if connection.sealer is not None:
+            row["task"] = connection.sealer.seal(row["task"], "task", start.run_id)
         found = connection.execute(sql["begin_run"], row).fetchall()
         if not found:
             problem = f"run {start.run_id!r} exists: resume it, or use another id"
@@ -122,7 +122,7 @@ def _write(
 ) -> None:
     """Write the parts of *entry* inside the transaction of *write*."""
     sql, execute = connection.queries, connection.execute
-    rows = rows if connection.vault is None else sealed_rows(rows, entry, connection.vault)
+    rows = rows if connection.sealer is None else sealed_rows(rows, entry, connection.sealer)
     for settlement in entry.settle:
         settle(connection, entry.claim, settlement)
     if entry.reserve is not None:
@@ -242,8 +242,8 @@ def erase_content(connection: Session, run: int) -> None:
 
 def _end_one(connection: Session, run: int, end: RunEnd, now: float) -> None:
     row = storable_row((end.answer, end.error, end.ended, end.keep_seconds))
-    if connection.vault is not None:
-        row = sealed_end(row, run_of(connection, run), connection.vault)
+    if connection.sealer is not None:
+        row = sealed_end(row, run_of(connection, run), connection.sealer)
     number = connection.execute(connection.queries["add_end"], row).lastrowid
     bound = {"run": run, "status": end.status, "ending": number, "now": now, "erase_after": end.erase_after}
     connection.execute(connection.queries["end_head"], bound)

@@ -15,11 +15,11 @@ def add_contents(connection: Session, run: int, contents: Mapping[str, str]) -> 
     sql = connection.queries
     for digest, body in contents.items():
         bound: dict[str, object] = {"run": run, "digest": digest, "body": body}
-        if connection.vault is not None:  # its key is named by its number
+        if connection.sealer is not None:  # its key is named by its number
             bound["body"] = ""
         for (number,) in connection.execute(sql["add_content"], bound).fetchall():
-            if connection.vault is not None:
-                connection.execute(sql["set_content"], (connection.vault.seal(body, "file", number), number))
+            if connection.sealer is not None:
+                connection.execute(sql["set_content"], (connection.sealer.seal(body, "file", number), number))
         connection.execute(sql["link_content"], {"run": run, "digest": digest})
 
 

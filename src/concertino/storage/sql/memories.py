@@ -25,10 +25,10 @@ def remember(connection: Session, scope: Scope, text: str) -> Memory:
         raise StorageError("a scope without a user has no memories: name the user whose memory it is")
     text = storable(text)
     key = memory_id(scope.key, text)
-    sql, vault = connection.queries, connection.vault
-    if vault is not None:
-        vault.prepare([("user", scope.key)])
-        key = vault.tag(key, "user", scope.key)
+    sql, sealer = connection.queries, connection.sealer
+    if sealer is not None:
+        sealer.prepare([("user", scope.key)])
+        key = sealer.tag(key, "user", scope.key)
     find, bound = scoped(connection, "memory", scope)
     row = connection.execute(find, {**bound, "id": key}).fetchone()
     if row is not None:
@@ -36,7 +36,7 @@ def remember(connection: Session, scope: Scope, text: str) -> Memory:
     created = connection.now()
     sealed = seal(connection, text, "user", scope.key)
     number = connection.execute(sql["add_memory"], {**bound, "id": key, "text": sealed, "created": created}).lastrowid
-    if vault is None:
+    if sealer is None:
         connection.execute(sql["add_memory_words"], (number, _scope_word(scope), " ".join(index_terms(text))))
     return Memory(id=key, text=text, created=created)
 
@@ -44,7 +44,7 @@ def remember(connection: Session, scope: Scope, text: str) -> Memory:
 def recall(connection: Session, scope: Scope, query: str, limit: int) -> tuple[Memory, ...]:
     """Return the memories of *scope* that match *query* best, or the newest if it has no word."""
     wanted = query_terms(storable(query))
-    if wanted and connection.vault is not None:
+    if wanted and connection.sealer is not None:
         return _found(connection, scope, wanted, limit)
     # Words have letters and digits only, so none of them is FTS5 syntax.
     either = " OR ".join(f'"{word}"' for word in wanted)

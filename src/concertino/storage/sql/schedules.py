@@ -20,8 +20,8 @@ def add_schedule(connection: Session, scope: Scope, schedule: Schedule) -> bool:
     """Store a schedule of *scope*. Return False, and change nothing, if it has one of that id."""
     body = encode_json({name: getattr(schedule, name) for name in _SETTINGS})
     bound = {**scope_row(scope), "id": schedule.id, "agent": schedule.agent, "now": connection.now()}
-    if connection.vault is not None:
-        connection.vault.prepare([("user", scope.key)])
+    if connection.sealer is not None:
+        connection.sealer.prepare([("user", scope.key)])
     bound["body"] = seal(connection, body, "user", scope.key)
     if connection.execute(*_of_id(connection, "schedule", scope, schedule.id)).fetchone() is not None:
         return False

@@ -8,7 +8,7 @@ Kinds of keys, and what they are named by:
 - `task`, a run: its task, which expires with its end;
 - `file`, its number; `conversation`, its number; `user`, a scope's key: what several runs share.
 
-Without a vault nothing is sealed: the database itself erases by overwriting.
+Without a sealer nothing is sealed: the database itself erases by overwriting.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...scope import Scope
 from ..codec import encode_json
 from ..types import Entry
 from .rows import EntryRows
-from .session import Session, Vault
+from .session import Sealer, Session
 
 Seal = Callable[[str, str, object], str]
 """Returns a text sealed with the key of a kind and a name."""
@@ -28,7 +28,7 @@ Seal = Callable[[str, str, object], str]
 
 def seal(connection: Session, text: str, kind: str, name: object) -> str:
     """Return *text* as it is to be stored."""
-    return text if connection.vault is None else connection.vault.seal(text, kind, name)
+    return text if connection.sealer is None else connection.sealer.seal(text, kind, name)
 
 
 def kept(seconds: float | None) -> str:
@@ -36,17 +36,17 @@ def kept(seconds: float | None) -> str:
     return "kept" if seconds is None else f"keep {float(seconds)!r}"
 
 
-def sealed_rows(rows: EntryRows, entry: Entry, vault: Vault | None) -> EntryRows:
+def sealed_rows(rows: EntryRows, entry: Entry, sealer: Sealer | None) -> EntryRows:
     """Return *rows* of *entry* with their content sealed."""
-    if vault is None:
+    if sealer is None:
         return rows
-    run, seal = entry.run_id, vault.seal
+    run, seal = entry.run_id, sealer.seal
     names: list[tuple[str, object]] = [("content", run), ("kept", run)]
     if entry.seq == 0:
         names.append(("task", run))
     if any(row[1] is None and not row[2] for row in rows.texts):
         names.append(("user", entry.claim.scope.key))
-    vault.prepare(names)
+    sealer.prepare(names)
     *structure, content = rows.entry
     return rows._replace(
         entry=(*structure, content and seal(content, "content", run)),
@@ -58,13 +58,13 @@ def sealed_rows(rows: EntryRows, entry: Entry, vault: Vault | None) -> EntryRows
     )
 
 
-def sealed_end(row: tuple[Any, ...], run: str, vault: Vault | None) -> tuple[Any, ...]:
+def sealed_end(row: tuple[Any, ...], run: str, sealer: Sealer | None) -> tuple[Any, ...]:
     """Return the parameters of `add_end` for *run* with their content sealed."""
-    if vault is None:
+    if sealer is None:
         return row
     answer, error, ended, seconds = row
     kind = kept(seconds)
-    return (vault.seal(answer, kind, run), error and vault.seal(error, kind, run), ended, seconds)
+    return (sealer.seal(answer, kind, run), error and sealer.seal(error, kind, run), ended, seconds)
 
 
 def _sealed_message(row: tuple[Any, ...], run: str, seal: Seal) -> tuple[Any, ...]:
@@ -99,19 +99,19 @@ def run_of(connection: Session, run: int) -> str:
 
 def discard(connection: Session, kind: str, names: Iterable[object]) -> None:
     """Discard keys when the transaction has been committed, with the keys that these names had before."""
-    if connection.vault is not None and (found := [(kind, name) for name in names]):
+    if connection.sealer is not None and (found := [(kind, name) for name in names]):
         _discard(connection, found)
 
 
 def discard_content(connection: Session, run: int) -> None:
     """Discard the key of what the data policy of *run* erases."""
-    if connection.vault is not None:
+    if connection.sealer is not None:
         _discard(connection, [("content", run_of(connection, run))])
 
 
 def discard_expired(connection: Session, run: int, now: float) -> None:
     """Discard the keys of what *run* has kept long enough; before it is blanked."""
-    if connection.vault is not None:
+    if connection.sealer is not None:
         rows = connection.execute(connection.queries["expired"], {"run": run, "now": now}).fetchall()
         kinds = [kept(row["keep_seconds"]) for row in rows] + ["task" for row in rows if row["ends"]]
         name = run_of(connection, run)
@@ -120,7 +120,7 @@ def discard_expired(connection: Session, run: int, now: float) -> None:
 
 def discard_runs(connection: Session, runs: Iterable[int]) -> None:
     """Discard all keys of *runs*; before they are blanked."""
-    if connection.vault is None:
+    if connection.sealer is None:
         return
     names: list[tuple[str, object]] = []
     for run in runs:
@@ -137,6 +137,6 @@ def discard_user(connection: Session, scope: Scope) -> None:
 
 
 def _discard(connection: Session, names: list[tuple[str, object]]) -> None:
-    assert connection.vault is not None
-    ids = connection.vault.retire(names)
+    assert connection.sealer is not None
+    ids = connection.sealer.retire(names)
     connection.execute(connection.queries["discard_keys"], (encode_json(list(ids)),))

@@ -50,7 +50,7 @@ class Cursor(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-class Vault(Protocol):
+class Sealer(Protocol):
     """Seals content with keys, each named by its kind and a name; `sealing` has the rules."""
 
     def seal(self, text: str, kind: str, name: object) -> str:
@@ -92,8 +92,8 @@ class Session(Protocol):
         ...
 
     @property
-    def vault(self) -> Vault | None:
-        """Return the vault that seals content; None where erased content is overwritten."""
+    def sealer(self) -> Sealer | None:
+        """Return the sealer that seals content; None where erased content is overwritten."""
         ...
 
     def execute(self, sql: str, parameters: Any = (), /) -> Cursor:

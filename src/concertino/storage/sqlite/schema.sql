@@ -322,6 +322,19 @@ CREATE TABLE schedule_heads (
 );
 CREATE INDEX due_schedules ON schedule_heads (due_at) WHERE due_at IS NOT NULL;
 
+-- Secrets of users, such as tokens. They are changed and deleted in place, because what may remain is encrypted.
+CREATE TABLE secrets (
+    number        INTEGER PRIMARY KEY,
+    name          TEXT NOT NULL,
+    scope_key     BLOB NOT NULL,
+    tenant        TEXT NOT NULL,
+    user_id       TEXT NOT NULL,
+    sealed        TEXT NOT NULL,           -- encrypted with a key that the database does not have
+    version       INTEGER NOT NULL,
+    claimed_until REAL NOT NULL            -- until then other processes do not claim it
+);
+CREATE UNIQUE INDEX secrets_of_scope ON secrets (scope_key, name);
+
 -- Conversations. A turn is one root run, or a message that waits until the conversation is idle. Its row has no content:
 -- what people wrote is in messages, runs and ends, and in conversation_texts.
 CREATE TABLE conversations (
@@ -359,10 +372,19 @@ CREATE TABLE turns (
     mode         TEXT NOT NULL,
     created      REAL NOT NULL,
     not_before   REAL NOT NULL,             -- a queued turn that could not be started is postponed until then
+    ended        INTEGER NOT NULL DEFAULT 0,    -- its run has ended
     UNIQUE (conversation, submit_key)
 );
 CREATE INDEX turns_by_parent ON turns (conversation, parent);
-CREATE INDEX turns_to_close ON turns (conversation, first DESC, number) WHERE state IN ('queued', 'open');
+-- What the watchdog looks for has indexes that leave out the turns of runs that wait.
+CREATE INDEX turns_queued ON turns (conversation, first DESC, number) WHERE state = 'queued';
+CREATE INDEX turns_open ON turns (run) WHERE state = 'open';
+CREATE INDEX turns_ended ON turns (number) WHERE state = 'open' AND ended;
+
+CREATE TRIGGER turn_ends AFTER UPDATE OF ending ON heads WHEN NEW.ending IS NOT NULL
+BEGIN
+    UPDATE turns SET ended = 1 WHERE run = NEW.run AND state = 'open';
+END;
 
 CREATE TABLE conversation_texts (
     number       INTEGER PRIMARY KEY,

@@ -36,6 +36,7 @@ from .store_operations import *
 from .store_schedule import *
 from .store_schedules import *
 from .store_scopes import *
+from .store_secrets import *
 from .store_usage import *
 from .store_waits import *
 

@@ -24,7 +24,7 @@ _NAMED = re.compile(r'"(?:data_)?digest":"[0-9a-f]{64}"')
 """A reference to a file. It stays readable, since the database counts the references."""
 
 
-class Vault:
+class Sealer:
     """Seals texts with the keys of a key store, and opens them.
 
     A sealed text is the mark `SEALED`, the id of its key, the encrypted text, and its references to files.
