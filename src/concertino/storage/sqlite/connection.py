@@ -43,6 +43,7 @@ class SqliteSession(sqlite3.Connection):
     """A connection to SQLite as the store's rules use it. There is one writer at a time, so they need no locks."""
 
     queries: ClassVar = queries()
+    sealer = None
     now = staticmethod(time.time)
     is_dead = staticmethod(is_dead)
 
