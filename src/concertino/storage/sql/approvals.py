@@ -38,7 +38,7 @@ def open_waits(connection: Session, run: int, entry: Entry, now: float) -> None:
         if wait.run_id != entry.run_id:
             raise StorageError(f"wait {wait.key!r} belongs to run {wait.run_id!r}, not to {entry.run_id!r}")
         row = {**wait_row(wait, now), "run": run}
-        for name in ("arguments", "arguments_hash", "note"):
+        for name in ("arguments", "arguments_hash", "note", "task"):
             row[name] = seal(connection, row[name], "content", wait.run_id)
         state = connection.execute(sql["operation_state"], row).fetchone()
         if state is None:
