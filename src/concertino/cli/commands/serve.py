@@ -13,9 +13,9 @@ from ...server import FileFolder, create_app, is_loopback, single_user
 from ...server import serve as serve_app
 from ...server.page import PageAgent, page_routes
 from ...server.protocols import ag_ui, ai_sdk, openai
+from ..app_function import call_app
 from ..command_context import CommandContext, NewRunContext, user_name
 from ..fleet_file import read_fleet_file
-from .runs_resume import call_app
 from .watch import LEASE
 
 TOKEN = "CONCERTINO_TOKEN"  # noqa: S105 - the name of a variable

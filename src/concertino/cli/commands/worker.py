@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack
 from ... import wiring
 from ...agents import WorkerAgent, WorkerDefinition
 from ...runtime import Runtime
+from ..app_function import call_app
 from ..command_context import CommandContext
 from ..render.console import table
 from .agent_run import run_agent
-from .runs_resume import call_app
 
 
 async def list_workers(context: CommandContext) -> int:
