@@ -138,8 +138,9 @@ class _Explorer:
 
     async def _people(self, main: Sequence[Scenario]) -> None:
         """Let people answer in other ways, if calls wait."""
-        repeated = (Move("repeat", name) for name in self._subject.tools)
-        for case in (*main, *(Scenario((move, move, _TEXT)) for move in repeated)):
+        tools = self._subject.tools
+        repeated = [Scenario((Move("repeat", name), Move("repeat", name), _TEXT)) for name in tools]
+        for case in (*main, *repeated, *(Scenario((Move("twice", name), _TEXT)) for name in tools)):
             if not self._done and (await self._baseline(case)).waited:
                 for reply in REPLIES:
                     await self._judge(replace(case, replies=(reply, "approve" if reply != "deny" else "deny")))
