@@ -44,7 +44,8 @@ async def retry_run(run_id: str, context: CommandContext) -> int:
         context.console.json({"run_id": run.start.root_id, "retried": True})
     else:
         context.console.print(Text(f"{run.start.root_id} can be resumed"))
-    context.console.notice(f"to continue: {context.options.resume_command(run.start.root_id)}")
+    command = resume_command(run.start.root_id, run.start.agent_path.partition("/")[0], context)
+    context.console.notice(f"to continue: {command}")
     return 0
 
 
@@ -77,6 +78,12 @@ async def _continue(root: StoredRun, runtime: Runtime, context: CommandContext) 
         streams_answer=start.agent == "main_thread",
     )
     return print_result(document, context)
+
+
+def resume_command(run_id: str, agent: str, context: CommandContext) -> str:
+    """Return the command that resumes a run, with what it lacks if *agent* is not one of this program."""
+    own = context.options.app is None and agent not in BUILT_IN_AGENTS
+    return context.options.resume_command(run_id) + " --app MODULE:NAME" * own
 
 
 def check_agent(run: StoredRun, context: CommandContext) -> None:
