@@ -96,7 +96,9 @@ async def commits_since_tag(context: ToolContext) -> list[str]:
         tag = (await git(context.deps, "describe", "--tags", "--abbrev=0")).strip()
     except ToolError:
         tag = ""
-    subjects = (await git(context.deps, "log", "--format=%s", *([f"{tag}..HEAD"] if tag else []))).splitlines()
+    subjects = (
+        await git(context.deps, "log", "--no-merges", "--format=%s", *([f"{tag}..HEAD"] if tag else []))
+    ).splitlines()
     older = len(subjects) - _SUBJECTS
     return [*subjects[:_SUBJECTS], *([f"{older} older commits, not listed"] if older > 0 else [])]
 
