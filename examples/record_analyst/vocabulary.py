@@ -1,7 +1,7 @@
 """The words of a question: each phrase that the rules know is a term with a kind, a letter that their patterns name."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,7 +179,7 @@ CITIES = {
 SEVERAL = {"Chicago": ("ORD", "MDW"), "Houston": ("IAH", "HOU"), "Washington": ("IAD", "DCA")}
 """Cities with more than one of the airports."""
 CLOCK = r"(?= (?:before|after) (?!2013)\d{3,4}\b)"
-REWRITTEN = {
+REWRITTEN: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"1?\d(?::[0-5]\d)? ?[ap]\.?m": lambda found: clock_time(found[0]),
     rf"(?:departed|departing|left|leaving|took off){CLOCK}": "departure time",
     rf"(?:arrived|arriving|landed|landing){CLOCK}": "arrival time",

@@ -24,7 +24,7 @@ class NamesTheLastUser(Base):
 
     def get_model_id(self, run: Any) -> str:
         type(self).user = run.chat.scope.user
-        return run.model_id
+        return str(run.model_id)
 
     def build_request(self, run: Any, request: ModelRequest) -> ModelRequest:
         return replace(request, system=f"{request.system} For {self.user}.")

@@ -46,7 +46,7 @@ def app_function(app: str) -> Callable[[Any], Any]:
         close = difflib.get_close_matches(name, vars(module), 1)
         meant = f"did you mean {close[0]!r}?" if close else "name a function that builds your Runtime"
         raise ConfigurationError(f"--app {app}: {module.__file__ or module_name} has no {name!r}: {meant}")
-    function = getattr(module, name)
+    function: Callable[[Any], Any] = getattr(module, name)
     if not callable(function) or function is Runtime:
         what = "name a function that takes the store and returns your Runtime"
         raise ConfigurationError(f"--app {app}: {name!r} is {function!r:.80}: {what}")

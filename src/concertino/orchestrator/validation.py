@@ -198,7 +198,8 @@ def registry_of(config: AgentConfig[Any], registry: object) -> ToolRegistry:
             own = ToolRegistry([*config.tools, *_tools_of_parts(config)])
             keep_registry(config, own)
             return own
-        return kept[-1]  # every run copies it
+        shared: ToolRegistry = kept[-1]  # every run copies it
+        return shared
     if not isinstance(registry, ToolRegistry):
         raise ConfigurationError(f"{registry!r:.80} is not a registry; pass ToolRegistry([...])")
     if config.parts:

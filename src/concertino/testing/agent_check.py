@@ -17,11 +17,11 @@ from ..orchestrator.resources import Resources
 from ..orchestrator.validation import check_agent as checked
 from ..orchestrator.validation import registry_of
 from ..tools.registry import ToolRegistry
+from .checks.alternation import Side, Turns
 from .checks.fault import CLASSES, AgentFaultError, CheckReport, Fault, FaultClass
 from .checks.origin import Origin
 from .checks.play import Play, Subject
 from .checks.scenario import REPLIES, WAITS, Control, Move, Scenario, Trace, What
-from .checks.turns import Side, Turns
 from .port_checks import in_own_loop
 
 T = TypeVar("T")

@@ -33,12 +33,12 @@ from ...storage import MemoryStore, SqliteStore
 from ...storage.types import Claim
 from ...tools.registry import ToolRegistry
 from ..faults import FaultyStore, Points
+from .alternation import Side, Turns
 from .leak_watch import LeakWatch, marked_result
 from .model_answers import RUN_ID, Answers, CheckedModel
 from .origin import Origin
 from .people import People
 from .scenario import WAITS, Control, Scenario, Trace
-from .turns import Side, Turns
 from .watch import WatchedHooks, watched_tool
 
 T = TypeVar("T")
