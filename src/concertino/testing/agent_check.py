@@ -251,7 +251,9 @@ class _Explorer:
             for point in [None, 0, *points[:: -(-len(points) // most)]]:
                 if self._done or "shared" in self.faults:
                     return
-                trace, other = await (self._in_turn(case) if point is None else self._both(case, point))
+                self.played += 2
+                subject = self._subject
+                trace, other = await (_in_turn(subject, case) if point is None else _both(subject, case, point))
                 if trace.outcome != alone.outcome or "shared" in trace.found or "shared" in other.found:
                     where = "at the same time" if point is None else "before"
                     where = f"at {alone.points[point - 1]!r}" if point else where
@@ -259,41 +261,6 @@ class _Explorer:
                     problem = problem or "a run decides differently because of another user's run"
                     events = (f"another user's run takes place {where}", *trace.events)
                     self.faults["shared"] = Fault("shared", problem, events)
-
-    async def _in_turn(self, case: Scenario) -> tuple[Trace, Trace]:
-        """Play *case* for two users with one config, a point of the one after a point of the other."""
-        self.played += 2
-        config, turns, drawn = self._subject.origin.fresh(), Turns(), random.getstate()
-
-        async def play(user: str, side: Side) -> Trace:
-            try:
-                return await Play(self._subject, case, user=user, config=config, turns=(turns, side)).run()
-            finally:
-                turns.leave(side)
-
-        try:
-            return await asyncio.gather(play("ann", 0), play("bob", 1))
-        finally:
-            random.setstate(drawn)
-
-    async def _both(self, case: Scenario, point: int) -> tuple[Trace, Trace]:
-        """Play *case* and another user's case with one config; the other one while the first waits at *point*."""
-        self.played += 2
-        config = self._subject.origin.fresh()
-        held = _with(case, point, "hold") if point else case
-        one = Play(self._subject, held, config=config)
-        other = Play(self._subject, Scenario((*case.moves[-2::-1], _TEXT)), user="bob", config=config)
-        if not point:
-            trace, after = await other.run(), await one.run()
-            self._subject.of_each_run.update(one.left & other.left)
-            return after, trace
-        task = asyncio.create_task(one.run())
-        holding = asyncio.create_task(one.held.wait())
-        await asyncio.wait([task, holding], return_when="FIRST_COMPLETED")
-        holding.cancel()
-        trace = await other.run()
-        one.released.set()
-        return await task, trace
 
     async def _shortened(self, case: Scenario, fault: Fault) -> Fault:
         """Return *fault* with the events of the shortest part of *case* that shows it."""
@@ -310,6 +277,41 @@ class _Explorer:
                 problem, events = trace.found[fault.kind]
                 return await self._shortened(smaller, Fault(fault.kind, problem, events))
         return fault
+
+
+async def _in_turn(subject: Subject, case: Scenario) -> tuple[Trace, Trace]:
+    """Play *case* for two users with one config, a point of the one after a point of the other."""
+    config, turns, drawn = subject.origin.fresh(), Turns(), random.getstate()
+
+    async def play(user: str, side: Side) -> Trace:
+        try:
+            return await Play(subject, case, user=user, config=config, turns=(turns, side)).run()
+        finally:
+            turns.leave(side)
+
+    try:
+        return await asyncio.gather(play("ann", 0), play("bob", 1))
+    finally:
+        random.setstate(drawn)
+
+
+async def _both(subject: Subject, case: Scenario, point: int) -> tuple[Trace, Trace]:
+    """Play *case* and another user's case with one config; the other one while the first waits at *point*."""
+    config = subject.origin.fresh()
+    held = _with(case, point, "hold") if point else case
+    one = Play(subject, held, config=config)
+    other = Play(subject, Scenario((*case.moves[-2::-1], _TEXT)), user="bob", config=config)
+    if not point:
+        trace, after = await other.run(), await one.run()
+        subject.of_each_run.update(one.left & other.left)
+        return after, trace
+    task = asyncio.create_task(one.run())
+    holding = asyncio.create_task(one.held.wait())
+    await asyncio.wait([task, holding], return_when="FIRST_COMPLETED")
+    holding.cancel()
+    trace = await other.run()
+    one.released.set()
+    return await task, trace
 
 
 def _smaller(case: Scenario) -> Iterator[Scenario]:
