@@ -14,7 +14,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 _FOLDER = ROOT / ".bench"
 _SHARED = {
-    "langgraph_node": "langgraph", "langgraph_agent": "langgraph", "dbos_step": "dbos", "dbos_agent": "dbos",
+    "langgraph_node": "langgraph", "langgraph_agent": "langgraph", "langgraph_postgres": "langgraph",
+    "dbos_step": "dbos", "dbos_agent": "dbos", "dbos_postgres": "dbos",
     "openai_agents_http": "openai_agents", "langchain_trim": "langgraph", "langchain_clear": "langgraph",
     "agent_framework_trim": "agent_framework", "pydantic_ai_trim": "pydantic_ai",
 }  # fmt: skip

@@ -77,6 +77,10 @@ def _figures(module: ModuleType, loaded: _Figures, workload: str, parameters: di
     known: dict[str, Any] = {}
     for area in (workloads, growth, product, durable, http, trim):
         known.update(area.WORKLOADS)
+    if workload not in known:
+        from benchmarks.fleet import steps  # needs psycopg, which not every environment has
+
+        known.update(steps.WORKLOADS)
     found: _Figures = asyncio.run(known[workload](module.build, **parameters))
     return found
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Literal
 
 from .ids import digest
 from .records import record
 
+ASK_PERSON = "ask_person"
+"""The tool that a question of a tool to a person waits under, as `Wait.tool` names it."""
 WaitKind = Literal["approval", "result"]
 """`approval`: a person must allow the call before it runs. `result`: the call's result arrives from outside."""
 Verdict = Literal["approved", "denied", "result", "failed", "expired", "cancelled"]
@@ -63,6 +66,10 @@ class Wait:
     expires: float | None = None
     """Deadline in seconds since the epoch; None: none."""
     resolution: Resolution | None = None
+    target: str = ""
+    """The target of a fleet whose processes do the work; empty: the product answers."""
+    task: str = field(default="", repr=False)
+    """JSON text of the work, when the wait is opened."""
 
 
 def arguments_hash(arguments: str) -> str:

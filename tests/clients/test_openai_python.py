@@ -12,6 +12,7 @@ from concertino.testing.conformance import SCENARIOS
 
 MODEL = "conformance"
 ENDLESS = ("stop", "resume")
+TOOL: Any = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 
 
@@ -96,15 +97,22 @@ async def test_the_history_is_the_clients(client: openai.AsyncOpenAI) -> None:
         ({"messages": say([{"type": "video"}])}, "content of the type 'video' is not supported"),
         ({"messages": say([{"type": "image_url", "image_url": "ftp://x"}])}, "a file must be a data: or an https:"),
         ({"messages": say([{"type": "image_url", "image_url": "data:image/png;base64,?"}])}, "is not base64"),
-        (
-            {"messages": say("x"), "tools": [{"type": "function", "function": {"name": "f"}}]},
-            "'tools' is not supported",
-        ),
+        ({"messages": say("x"), "tools": [TOOL], "tool_choice": "required"}, "'tool_choice' requires a call"),
     ],
 )
 async def test_bad_requests(settings: dict[str, Any], error: str, client: openai.AsyncOpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match=error):
         await client.chat.completions.create(model=MODEL, **settings)
+
+
+async def test_tools_of_the_client_are_never_called(client: openai.AsyncOpenAI) -> None:
+    """Open WebUI sends its own tools with each message."""
+    answer = await client.chat.completions.create(
+        model=MODEL, messages=say("conform:parallel"), tools=[TOOL], tool_choice="auto"
+    )
+    assert answer.choices[0].finish_reason == "stop"
+    assert answer.choices[0].message.tool_calls is None
+    assert answer.choices[0].message.content.endswith("found tea; found cake")
 
 
 async def test_the_same_idempotency_key_is_the_same_run(client: openai.AsyncOpenAI) -> None:

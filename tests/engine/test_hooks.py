@@ -13,6 +13,7 @@ from concertino import (
     OPERATOR,
     AgentConfig,
     Allow,
+    Ask,
     AssistantMessage,
     Chat,
     Continue,
@@ -25,8 +26,12 @@ from concertino import (
     Message,
     ModelRequest,
     NextStep,
+    Part,
+    Resources,
     RunContext,
     RunError,
+    Runtime,
+    Scope,
     Special,
     SystemMessage,
     Tool,
@@ -425,3 +430,76 @@ async def test_hooks_see_the_probabilities_of_the_last_answer() -> None:
     with Sure("perhaps", "yes") as model:
         await ToolOrchestrator(Chat("hi", model=model), Watching()).run()
     assert seen == [(Logprob("perhaps", -0.5),)] * 2 + [(Logprob("yes", -0.5),)] * 2
+
+
+# -- tools of one run --------------------------------------------------------------------------------------------------
+
+
+class Desk(AgentConfig[None]):
+    """Has a tool of each user's own, which asks a person."""
+
+    name = "desk"
+
+    async def load_tools(self, run: RunContext[None]) -> Sequence[Tool]:
+        return [OwnTool(run.chat.scope.user)]
+
+    def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Ask:
+        return Ask()
+
+
+class OwnTool(Tool):
+    description = "Greet."
+    parameters = {"type": "object"}
+    effect = "read"
+
+    def __init__(self, user: str) -> None:
+        self.name = f"greet_{user}"
+
+    async def execute(self, arguments: dict[str, Any], context: ToolContext) -> str:
+        return f"Hello from {self.name}."
+
+
+async def test_tools_that_are_loaded_are_those_of_one_run_also_when_another_process_resumes_it() -> None:
+    async with MemoryStore() as store:
+        chats = [Chat("Go.", scope=Scope("acme", user)) for user in ("ann", "bob")]
+        resources = Resources(model=ScriptedModel(call("greet_ann"), call("greet_ann"), "Sorry."), store=store)
+        async with Runtime([Desk()], resources, store=store) as runtime:
+            runs = [await runtime.start(chat, "desk") for chat in chats[:1]]
+            assert (await runs[0].result()).status == "suspended"
+            of_bob = await (await runtime.start(chats[1], "desk")).result()
+        assert of_bob.messages[-2].content.startswith("there is no tool of this name; the tools are: greet_bob")
+        resources = Resources(model=ScriptedModel("Done."), store=store)
+        async with Runtime([Desk()], resources, store=store) as runtime:
+            (wait,) = await runtime.approvals(chats[0].scope)
+            await runtime.approve(chats[0].scope, wait.key)
+            result = await (await runtime.resume(chats[0].scope, runs[0].id)).result()
+    assert result.messages[-2].content == "Hello from greet_ann."
+
+
+async def test_parts_and_agent_load_tools_together() -> None:
+    class Loads(Part):
+        def load_tools(self, run: RunContext[Any]) -> Sequence[Tool]:
+            return [OwnTool("part"), OwnTool("agent")]
+
+    class Agent(AgentConfig[None]):
+        parts = (Loads(),)
+
+        def load_tools(self, run: RunContext[None]) -> Sequence[Tool]:
+            return [OwnTool("agent")]
+
+    with ScriptedModel("Done.") as model:
+        await ToolOrchestrator(Chat("Go.", model=model), Agent()).run()
+    assert [spec.name for spec in model.requests[0].tools] == ["greet_part", "greet_agent"]
+
+
+@pytest.mark.parametrize(
+    ("loaded", "problem"),
+    [(OwnTool("a b"), "load_tools of agent .agent. returned an invalid tool"), ("no tool", "it must contain tools")],
+)
+async def test_a_tool_that_cannot_be_loaded_fails_the_run(loaded: Any, problem: str) -> None:
+    class Broken(AgentConfig[None]):
+        def load_tools(self, run: RunContext[None]) -> Sequence[Tool]:
+            return [loaded]
+
+    with pytest.raises(RunError, match=problem):
+        await ToolOrchestrator(Chat("Go.", model=ScriptedModel("Done.")), Broken()).run()

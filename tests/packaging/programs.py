@@ -181,6 +181,25 @@ from concertino.runtime import Cron
 Cron("0 9 * * mon-fri", zone="Europe/Berlin", missed="skip")
 """
 
+ENCRYPTION = """
+import asyncio
+from cryptography.fernet import Fernet
+from concertino import MemoryStore, Scope
+from concertino.storage import Vault
+
+async def main():
+    ann = Scope("acme", "ann")
+    async with MemoryStore() as store:
+        vault = Vault(store, [Fernet.generate_key()])
+        assert await vault.put(ann, "login", {"token": "hidden"}, version=None)
+        value, _ = await vault.get(ann, "login")
+        assert value == {"token": "hidden"}, value
+        sealed, _ = await store.secret(ann, "login")
+        assert "hidden" not in sealed, sealed
+
+asyncio.run(main())
+"""
+
 MCP = (
     """
 import asyncio, sys, tempfile
@@ -248,6 +267,7 @@ PROGRAMS = {
     "postgres": POSTGRES,
     "nats": NATS,
     "schedules": SCHEDULES,
+    "encryption": ENCRYPTION,
     "testing": TESTING,
 }
 

@@ -32,7 +32,7 @@ from concertino import (
     UserMessage,
     tool,
 )
-from concertino.agents import WorkerAgent, WorkerDefinition, delegate
+from concertino.agents import WorkerAgent, WorkerDefinition, ask_person, delegate
 from concertino.errors import BrokenStreamError
 from concertino.messages import Media
 from concertino.server import FileFolder, ServerLimits, create_app
@@ -73,7 +73,7 @@ class Desk(AgentConfig[None]):
     prompt = "You are the help desk of a shop."
 
     def __init__(self) -> None:
-        self.tools = (refund, noisy, walk, odd_search, publish, delegate(Helper(), description="Knows prices."))
+        self.tools = (refund, noisy, walk, odd_search, publish, visit, delegate(Helper(), description="Knows prices."))
 
     def prepare(self, run: RunContext[None]) -> list[Any]:
         run.notify("not_sent", "something <b> was left out")
@@ -126,6 +126,12 @@ async def publish() -> ToolResult:
     return ToolResult(text, data={"report": text, "sources": [source]})
 
 
+@tool(effect="idempotent")
+async def visit(address: str, context: ToolContext) -> str:
+    """Ask the user to open a page."""
+    return str(await ask_person(context, "Open it, please <b>.", url=address))
+
+
 class DeskModel(ScriptedModel):
     """Answers by the last message. The answer to "slow" stops in the middle until `gate` is set."""
 
@@ -141,8 +147,11 @@ class DeskModel(ScriptedModel):
         if isinstance(last, ToolMessage):
             return f"Done: {last.content}"
         made: Callable[[], Any] = {
+            "visit": lambda: call("visit", address='https://login.example/x?a=1&b="<b>'),
+            "trap": lambda: call("visit", address="javascript:alert(1)"),
             "refund": lambda: call("refund", order="A-17 <b>", euros=120),
             "research": lambda: [call("helper", query="What do threads cost?"), call("helper", query="And processes?")],
+            "delegate": lambda: call("helper", query="slow"),
             "noisy": lambda: call("noisy"),
             "hostile": lambda: HOSTILE,
             "markdown": lambda: Answer(text=MARKDOWN, reasoning="They want **code**."),

@@ -150,7 +150,7 @@ async def test_the_panel_follows_a_turn_in_progress(shop: Desk) -> None:
 
 async def test_files_are_sent_and_pictures_shown(shop: Desk) -> None:
     page = await shop.open()
-    hostile = '<img src=x onerror=alert(1)>".png'
+    hostile = "long " * 45 + '<img src=x onerror=alert(1)>".png'
     files = [
         {"name": hostile, "mimeType": "image/png", "buffer": PIXEL},
         {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"notes"},
@@ -164,7 +164,7 @@ async def test_files_are_sent_and_pictures_shown(shop: Desk) -> None:
     await expect(images).to_have_count(2)
     for index in range(2):
         assert await images.nth(index).evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
-    assert await images.first.get_attribute("alt") == hostile
+    assert await images.first.get_attribute("alt") == hostile[-200:]
 
 
 async def test_what_strangers_write_is_text(shop: Desk) -> None:
@@ -208,11 +208,13 @@ async def test_a_queued_message_is_withdrawn_and_another_one_steers(shop: Desk) 
     await send(page, "slow")
     await expect(page.get_by_text("The beginning of an answer.")).to_be_visible()
     await send(page, "never")
-    await page.get_by_role("button", name="Withdraw").click()
+    withdraw = page.get_by_role("button", name="Withdraw")
+    assert await withdraw.evaluate("button => getComputedStyle(button).opacity") == "1"
+    await withdraw.click()
     await expect(page.get_by_text("never", exact=True)).to_have_count(0)
-    await page.get_by_label("While an answer is in progress, send").select_option("steer")
+    await page.get_by_label("While an answer is in progress").select_option("steer")
     await send(page, "and be brief")
-    await expect(page.get_by_label("Message", exact=True)).to_have_value("")
+    await expect(page.get_by_text("The agent reads your message before its next step.")).to_be_visible()
     shop.model.gate.set()
     await answered(page)
     await expect(page.locator(".line.steered")).to_contain_text("and be brief")
@@ -272,6 +274,71 @@ async def test_the_keyboard_is_enough(shop: Desk) -> None:
     await expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
 
 
+async def test_the_focus_stays_in_the_turn_that_is_drawn_again(shop: Desk) -> None:
+    page = await shop.open()
+
+    async def press(name: str) -> None:
+        await page.get_by_role("button", name=name).last.focus()
+        await page.keyboard.press("Enter")
+
+    async def in_last_turn() -> None:
+        await page.wait_for_function(
+            "[...document.querySelectorAll('article')].at(-1).contains(document.activeElement)"
+        )
+
+    await send(page, "refund")
+    await press("Allow")
+    await answered(page)
+    await expect(page.locator("article.turn")).to_be_focused()
+    await page.keyboard.press("Tab")
+    await expect(page.get_by_role("button", name="Edit message")).to_be_focused()
+    await send(page, "hello")
+    await answered(page, 2)
+    await press("Good answer")
+    await expect(page.locator("article.turn").last).to_have_attribute("data-version", re.compile("up"))
+    await expect(page.get_by_role("button", name="Good answer").last).to_be_focused()
+    await press("Answer again")
+    await expect(page.get_by_text("2 of 2")).to_be_visible()
+    await in_last_turn()
+    await press("Edit message")
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("button", name="Edit message").last).to_be_focused()
+    await press("Edit message")
+    await page.keyboard.type("again")
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_text("3 of 3")).to_be_visible()
+    await in_last_turn()
+
+
+async def test_what_the_reader_opens_stays_in_view(shop: Desk) -> None:
+    page = await shop.open("/", viewport={"width": 1280, "height": 500})
+    for number in range(1, 4):
+        await send(page, "noisy")
+        await answered(page, number)
+    call = answer(page).locator("summary").first
+    await call.click()
+    await page.get_by_label("Message", exact=True).fill("a\n" * 20)  # the chat becomes lower
+    await expect(call).to_be_in_viewport()
+    await page.get_by_label("Message", exact=True).fill("")
+    await page.get_by_role("button", name="Newest").click()
+    await page.evaluate("document.querySelector('article.turn').scrollIntoView()")  # as a search in the page does
+    await page.get_by_label("Message", exact=True).fill("b\n" * 20)
+    await expect(page.locator("article.turn").first).to_be_in_viewport()
+    await send(page, "slow")
+    await expect(page.get_by_text("The beginning of an answer.")).to_be_in_viewport()
+
+
+async def test_an_open_approval_is_counted(shop: Desk) -> None:
+    page = await shop.open()
+    await send(page, "refund")
+    await expect(page.get_by_role("link", name="Approvals 1")).to_be_visible()
+    await page.get_by_role("button", name="Allow").click()
+    await answered(page)
+    await expect(page.get_by_role("link", name="Approvals", exact=True)).to_be_visible()
+
+
 async def test_a_worker_is_given_a_goal(shop: Desk) -> None:
     page = await shop.open("/workers")
     await page.get_by_role("link", name=re.compile("Analyst")).click()
@@ -301,6 +368,39 @@ async def test_a_goal_that_ends_before_its_stream_opens_shows_its_document(shop:
     await page.request.get(f"{conversation}/turns/{turns['items'][0]['id']}/events")
     ended.set()
     await expect(page.get_by_role("region", name="Living document")).to_contain_text("Two orders are late")
+
+
+async def test_no_part_of_an_ended_turn_is_older_than_its_end(shop: Desk) -> None:
+    page = await shop.open()
+    await send(page, "hello")
+    await answered(page)
+    ended = asyncio.Event()
+
+    async def later(route: Any) -> None:
+        await ended.wait()
+        await route.continue_()
+
+    at_work = asyncio.Event()
+
+    def received(message: Any) -> None:
+        if "The beginning" in message["data"]:
+            at_work.set()
+
+    await page.route("**/c/*/turns*", later)
+    page.on("requestfailed", lambda request: at_work.set())  # the stream that was open before the message
+    session = await page.context.new_cdp_session(page)
+    session.on("Network.eventSourceMessageReceived", received)
+    await session.send("Network.enable")
+    await send(page, "delegate")
+    await at_work.wait()
+    shop.model.gate.set()
+    path = page.url.replace("/c/", "/api/conversations/") + "/turns"
+    turn = (await (await page.request.get(path)).json())["items"][0]["id"]
+    await page.request.get(f"{path}/{turn}/events")
+    ended.set()
+    await answered(page, 2)
+    await expect(answer(page).locator(".call-state")).to_have_text("done")
+    await expect(answer(page).locator(".agent-activity")).to_have_text(["completed", "completed"])
 
 
 async def test_a_chat_is_deleted(shop: Desk) -> None:

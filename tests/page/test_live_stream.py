@@ -144,6 +144,22 @@ async def test_an_approval_is_shown_until_it_is_answered(reader: Reader) -> None
     assert "20 euros for order A-17" in reader.text
 
 
+async def test_a_page_that_a_tool_asks_to_open_is_a_link(reader: Reader) -> None:
+    await reader.send("visit")
+    await reader.until(lambda: any(id.endswith("-approval") for id in reader.shown))
+    (card,) = [html for id, html in reader.shown.items() if id.endswith("-approval")]
+    assert '<a href="https://login.example/x?a=1&amp;b=&#34;&lt;b&gt;" target="_blank"' in card
+    assert ">Open login.example</a>" in card
+
+
+async def test_an_address_that_is_no_page_is_no_link(reader: Reader) -> None:
+    await reader.send("trap")
+    await reader.until(lambda: any(id.endswith("-approval") for id in reader.shown))
+    (card,) = [html for id, html in reader.shown.items() if id.endswith("-approval")]
+    assert "javascript:" in card, "as the argument that it is"
+    assert "<a " not in card
+
+
 async def test_sub_agents_are_a_tree(reader: Reader) -> None:
     await reader.send("research")
     await reader.over()

@@ -72,10 +72,37 @@ async def test_it_opens_with_its_end_and_scrolls_back(shop: tuple[Desk, str]) ->
             }
         }"""
     )
-    asked = await page.locator("article.turn .question").all_text_contents()
-    numbers = [int(re.findall(r"question (\d+)", text)[0]) for text in asked]
-    assert numbers == list(range(TURNS - len(numbers), TURNS)), "each turn is there once, in order"
+    found = await shown(page)
+    ids = list(found)
+    middle, quarter = (page.locator(f"#{ids[len(ids) // part]}") for part in (2, 4))
+    await expect(middle.locator(".distant")).to_have_count(1)
+    drawn = await page.locator("article.turn .question").count()
+    assert drawn < 60, "turns far from the viewport are reduced to their text"
+    assert await page.evaluate("document.querySelectorAll('#turns *').length") < 60 * 70 + 2 * TURNS
+    height = await middle.evaluate("each => each.getBoundingClientRect().height")
+    text = f"The answer to question {found[ids[len(ids) // 2]]}."
+    assert await page.evaluate("text => find(text, false, false, true)", text), "a search in the page finds it"
+    await middle.scroll_into_view_if_needed()
+    await expect(middle.get_by_role("button", name="Copy answer")).to_be_in_viewport()
+    assert abs(await middle.evaluate("each => each.getBoundingClientRect().height") - height) < 2
+    await middle.get_by_role("button", name="Good answer").focus()
+    await quarter.scroll_into_view_if_needed()
+    await expect(quarter.get_by_role("button", name="Copy answer")).to_be_in_viewport()
+    await expect(middle.get_by_role("button", name="Good answer")).to_be_focused()
+
+    await page.get_by_role("button", name="Newest").click()
+    await expect(turns.last.get_by_role("button", name="Copy answer")).to_be_in_viewport()
     await page.get_by_label("Message", exact=True).fill("one more")
     await page.keyboard.press("Enter")
     await expect(turns.last).to_contain_text("The answer to one more.")
-    await expect(turns).to_have_count(len(numbers) + 1)
+    assert list((await shown(page)).values())[:-1] == list(range(TURNS - len(await shown(page)) + 1, TURNS))
+
+
+async def shown(page: Any) -> dict[str, int | None]:
+    """Return the numbers of the turns by id, in their order. Each is there once."""
+    pairs = await page.evaluate(
+        "[...document.querySelectorAll('article.turn')].map((each) => [each.id, each.textContent])"
+    )
+    assert len(dict(pairs)) == len(pairs)
+    numbers = {id: re.search(r"question (\d+)", text) for id, text in pairs}
+    return {id: int(found[1]) if found else None for id, found in numbers.items()}

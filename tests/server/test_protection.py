@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import httpx2
 import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -15,7 +16,7 @@ from concertino.errors import ConfigurationError
 from concertino.server import FileFolder, ServerLimits, create_app
 from concertino.testing import ScriptedModel, call
 
-from .kit import User, shop
+from .kit import Desk, User, shop
 
 
 def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
@@ -129,6 +130,37 @@ async def test_other_host_names_are_refused() -> None:
         await ann("GET", "/api/agents", headers={"host": "SHOP:8000"})
         await ann("GET", "/api/agents", 400, headers={"host": "evil.example.com"})
         await ann("GET", "/api/agents", 400, headers={"host": "evil.example.com:80"})
+
+
+async def test_an_address_without_sessions_is_refused_unasked() -> None:
+    asked: list[str] = []
+
+    def authenticate(request: Request) -> Scope | None:
+        assert request.client is not None
+        asked.append(request.client.host)
+        return Scope("acme", "ann") if "x-session" in request.headers else None
+
+    async def ask(app: Any, address: str, status: int, session: str = "") -> Any:
+        user = User(app, session)
+        user.http = httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app, client=(address, 1)), base_url="http://shop", headers=user.http.headers
+        )
+        return await user("GET", "/api/agents", status)
+
+    async with Runtime([Desk()], Resources(model=ScriptedModel())) as runtime:
+        app = create_app(runtime, authenticate, limits=ServerLimits(refusals=2, per_seconds=1000))
+        for addresses in (["192.0.2.1"] * 3, ["2001:db8::1", "2001:db8::2", "2001:db8::3:4"], ["::ffff:192.0.2.1"] * 3):
+            asked.clear()
+            await ask(app, addresses[0], 200, "acme/ann")
+            await ask(app, addresses[0], 401)
+            await ask(app, addresses[1], 401)
+            refused = await ask(app, addresses[2], 429, "acme/ann")
+            assert refused["error"]["code"] == "too_many_requests"
+            assert len(asked) == 3
+        await ask(app, "192.0.2.2", 200, "acme/ann")
+        await ask(app, "2001:db8:0:1::1", 401)
+        for _ in range(4):
+            await ask(app, "", 401)  # as behind a socket file
 
 
 async def test_headers() -> None:

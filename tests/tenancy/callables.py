@@ -31,6 +31,7 @@ from concertino.storage import (
     Schedule,
     SqliteStore,
     Store,
+    Vault,
 )
 from concertino.usage import Tokens, UsageRecord
 from concertino.waits import Resolution
@@ -53,6 +54,7 @@ HELD: dict[type[Any], str] = {
     SqliteStore: "implements the ports",
     MemoryStore: "implements the ports",
     PostgresStore: "implements the ports",
+    Vault: "encrypts what `Store.secret` returns to its scope, and checks the scope again",
 }
 """Public classes with methods that are no facades."""
 SCOPES = {"AnyScope", "Scope", "Scope | TenantScope", "Operator"}
@@ -171,6 +173,8 @@ ARGUMENTS: Mapping[str, Callable[[Guess], Any]] = {
     "schedule": lambda guess: Schedule(
         id=guess.id, tenant=guess.owner().tenant, user=guess.owner().user, agent="clerk", input={"message": "go"}
     ),
+    "name": lambda guess: guess.id,
+    "sealed": lambda guess: "forged",
     "due_at": lambda guess: None,
     "since": lambda guess: None,
     "when": lambda guess: datetime(2100, 1, 1, tzinfo=UTC),
@@ -192,6 +196,8 @@ SPECIAL: Mapping[str, Callable[[Guess], Any] | None] = {
     "Store.append.entry": lambda guess: guess.entry(guess.id, "model_requested", 3),
     "Store.events.after": lambda guess: 0,
     "Store.commands.after": lambda guess: 0,
+    "Store.put_secret.version": lambda guess: None,
+    "Store.claim_secret.version": lambda guess: 1,
     "Runtime.events.after": lambda guess: 0,
     "Store.waits.after": None,
     "Store.approvals.after": None,

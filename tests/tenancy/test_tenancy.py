@@ -132,12 +132,14 @@ async def _build(victim: Scope) -> World:
         message = {"message": SECRET}
         schedule = Schedule(id="schedule-0001", tenant=victim.tenant, user=victim.user, agent="helper", input=message)
         await store.add_schedule(victim, schedule)
+        await store.put_secret(victim, "secret-0001", SECRET, version=None)
+        (await _content(store)).execute("UPDATE secrets SET version = 1")  # it was a time, which nobody guesses
         await runtime.close()
         await store.sweep(OPERATOR)
         ids = {
             "ended run": ended.id, "waiting run": waiting.id, "wait": open_wait.key, "answered wait": wait.key,
             "conversation": conversation.id, "turn": turns[0], "leaf": turns[1], "key": f"{SECRET}-one",
-            "schedule": "schedule-0001",
+            "schedule": "schedule-0001", "secret": "secret-0001",
         }  # fmt: skip
         return World((await _content(store)).serialize(), ids)
 
@@ -290,7 +292,7 @@ def with_ids(called: PublicCallable) -> bool:
     """Return whether a call names stored data."""
     if str(called) in OTHERWISE:
         return False
-    named = {"run_id", "root_id", "root_ids", "key", "conversation_id", "turn_id", "record", "schedule_id"}
+    named = {"run_id", "root_id", "root_ids", "key", "conversation_id", "turn_id", "record", "schedule_id", "name"}
     return called.facade is not Conversation and called.first not in CARRIERS and bool(named & called.parameters.keys())
 
 

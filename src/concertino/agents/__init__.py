@@ -1,6 +1,7 @@
 """Ready-made agents and parts. They are ordinary `AgentConfig` and `Part` subclasses; the engine knows none by name."""
 
 from ..orchestrator.journal.patterns import CARD_NUMBER, EMAIL, IBAN
+from ..waits import ASK_PERSON
 from .agent_tool import delegate
 from .deep_research import DeepResearchSupervisor
 from .facts import Fact, FileKnowledge, Knowledge
@@ -24,7 +25,7 @@ from .parts import (
     ToolSearch,
     UserMemory,
 )
-from .person import ASK_PERSON, ask_person
+from .person import ask_person
 from .researcher import ResearcherAgent
 from .stuck import Stuck, StuckDetection
 from .worker import (

@@ -9,7 +9,8 @@ from ..errors import ConfigurationError, RunError, ToolError
 from ..messages import AssistantMessage
 from ..number_checks import check_whole
 from ..orchestrator.agent import AgentConfig, check_parts
-from ..tools.base import Tool, ToolContext, ToolResult
+from ..orchestrator.outcome import agent_answer
+from ..tools.base import Pending, Tool, ToolContext, ToolResult
 from ..tools.registry import ToolRegistry
 
 
@@ -60,11 +61,29 @@ class AgentTool(Tool):
             )
         except RunError as error:
             raise ToolError(f"{self._agent.name} failed: {error}") from error
-        if result.status == "limited" and not result.text:
-            raise ToolError(f"{self._agent.name} could give no answer within the limits")
+        text, is_error = agent_answer(self._agent.name, result.status, result.text, result.error)
+        if is_error:
+            raise ToolError(text)
         answer = result.messages[-1] if result.messages else None
         media = answer.media if isinstance(answer, AssistantMessage) else ()
-        return ToolResult(result.text or ("" if media else "(no answer)"), summary=None, media=media)
+        return ToolResult(result.text if media else text, summary=None, media=media)
+
+
+class TargetAgentTool(AgentTool):
+    """A tool that lets the processes of a target run an agent; see `delegate`."""
+
+    remote = True
+
+    def __init__(self, *arguments: Any, target: str, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._target = target
+
+    async def execute(self, arguments: dict[str, Any], context: ToolContext) -> Pending:  # type: ignore[override]
+        """Hand the query over; the end of the agent's run answers the call."""
+        task: dict[str, Any] = {"agent": self._agent.name, "message": arguments["query"]}
+        if self._tool_call_limit is not None:
+            task["tool_call_limit"] = self._tool_call_limit
+        return Pending(note=f"the answer of {self._agent.name}", target=self._target, task=task)
 
 
 def delegate(
@@ -76,6 +95,7 @@ def delegate(
     selection_rule: str = "",
     tool_call_limit: int | None = None,
     background: bool = False,
+    target: str = "",
 ) -> Tool:
     """Return a tool that gives a task to *agent* and returns its answer.
 
@@ -86,7 +106,11 @@ def delegate(
     later step. The parent does not end before: if it has nothing else to do it waits, and it is suspended while all
     sub-agents that are left wait for an answer from outside. At a limit it stops them.
 
-    Raises `ConfigurationError` if *agent* is not an agent.
+    With *target*, the sub-agent is a run of its own in the processes of that target of the fleet, which must name the
+    agent; its own tools apply. The parent is suspended meanwhile, as for an approval, so it needs a store. Its limits
+    and its budget apply to the sub-agent, and a stop ends both.
+
+    Raises `ConfigurationError` if *agent* is not an agent, or if *target* comes with *tools* or *background*.
     """
     if not isinstance(agent, AgentConfig):
         raise ConfigurationError(f"{agent!r:.80} is not an agent; pass an instance of a subclass of AgentConfig")
@@ -94,6 +118,11 @@ def delegate(
     if agent.parts:
         check_parts(agent)
     registry = None if tools is None else ToolRegistry(tools)
-    made = AgentTool(agent, name or agent.name, description, registry, tool_call_limit, background=background)
+    if target and (tools is not None or background):
+        raise ConfigurationError(f"delegate(target={target!r:.80}) takes neither tools nor background: leave them out")
+    parts = (agent, name or agent.name, description, registry, tool_call_limit)
+    made = AgentTool(*parts, background=background)
+    if target:
+        made = TargetAgentTool(*parts, background=False, target=target)
     made.selection_rule = selection_rule
     return made

@@ -11,9 +11,7 @@ from ..orchestrator.agent import AgentConfig
 from ..orchestrator.outcome import Continue, Fail, Finish, NextStep, Turn
 from ..orchestrator.run import RunContext
 from ..tools.base import Pending, Tool, ToolContext
-
-ASK_PERSON = "ask_person"
-"""The tool that a question waits under, as `Wait.tool` names it."""
+from ..waits import ASK_PERSON
 
 
 class _AskPerson(Tool):
@@ -49,7 +47,13 @@ class _Person(AgentConfig[None]):
         return Turn(AssistantMessage((call,)), (call,))
 
 
-_PERSON = _Person()
+class _Login(_Person):
+    """Waits for a login. Its name is another one, so that no other question of the call gets its answer."""
+
+    name = "login"
+
+
+_PERSON, _LOGIN = _Person(), _Login()
 
 
 async def ask_person(context: ToolContext, message: str, *, seconds: float | None = None, **details: Any) -> str | None:
@@ -60,8 +64,16 @@ async def ask_person(context: ToolContext, message: str, *, seconds: float | Non
     it is refused. Until then the run is suspended. After the answer, the tool is executed again from its
     beginning, and each question that it has asked returns its answer. So ask before any effect.
     """
-    task = json.dumps({"message": message, "seconds": seconds, **details}, ensure_ascii=False)
+    return await _ask(_PERSON, context, {"message": message, "seconds": seconds, **details})
+
+
+async def ask_login(context: ToolContext, message: str, *, url: str, login: str) -> bool:
+    """Wait until the user has logged in at *url* to the server *login*. Return whether they have."""
+    return await _ask(_LOGIN, context, {"message": message, "seconds": None, "url": url, "login": login}) is not None
+
+
+async def _ask(agent: _Person, context: ToolContext, question: dict[str, Any]) -> str | None:
     try:
-        return (await context.spawn(_PERSON, task)).text
+        return (await context.spawn(agent, json.dumps(question, ensure_ascii=False))).text
     except RunError:
         return None

@@ -111,6 +111,13 @@ class AgentConfig(Generic[S]):
         """
         return None  # type: ignore[return-value]  # an agent that declares a state overrides this
 
+    def load_tools(self, run: RunContext[S]) -> Maybe[Sequence[Tool]]:
+        """Return tools of this run alone, such as those of its user. Default: none.
+
+        Called when a run starts, and when a process resumes it. A tool whose name the run has already is ignored.
+        """
+        return ()
+
     def build_system_prompt(self, run: RunContext[S], prompt: str) -> Maybe[str]:
         """Return the system prompt, once per run. Default: *prompt*, with the sections of parts, tools and user.
 

@@ -13,7 +13,7 @@ from ..messages import Media, Message
 from ..providers.base import Model, ModelRequest
 from ..records import record
 from ..scope import Scope
-from ..storage.types import Budget, TurnStart
+from ..storage.types import Budget, Caller, TurnStart
 
 Examples = Mapping[str, Sequence[Message]] | Mapping[str | tuple[str, ...], Sequence[Message]]
 """Example messages by model id, pattern of ids, or a tuple of both; a mapping is invariant in its keys."""
@@ -80,6 +80,9 @@ class Chat:
 
     turn: TurnStart | None = field(default=None, kw_only=True)
     """The turn of its conversation that the run is; set by `Conversation.send`."""
+
+    caller: Caller | None = field(default=None, repr=False, kw_only=True)
+    """The call of another tree that the run works for; set by the process of a target that takes the call."""
 
     def __new__(cls, *_: Any, **fields: Any) -> Self:
         """Raise `ConfigurationError` for a field that a chat does not have."""

@@ -2,7 +2,8 @@
 
 The deciders of a hook are in order: the parts as the agent lists them, then the agent. Each hook has one rule:
 
-- *merged*: every decider is asked, and their answers become one. `prepare`: all messages, in order.
+- *merged*: every decider is asked, and their answers become one. `load_tools`: all tools.
+  `prepare`: all messages, in order.
   `should_send_tools`: tools are sent if all agree. `authorize_tool_call`: Deny before Ask before Allow.
   `handle_special_tools`: see `_merge_specials`. `get_data_policy`: the strictest treatment of each field.
 - *chained*: every decider gets what the previous one returned. A decision about what happens next ends the chain.
@@ -92,8 +93,8 @@ async def _chain(deciders: Sequence[Decider], ends: tuple[type, ...], *args: Any
     return value
 
 
-async def _merge_messages(deciders: Sequence[Decider], run: Any) -> Any:
-    return [message for decide in deciders for message in await decide(run)]
+async def _merge_items(deciders: Sequence[Decider], run: Any) -> Any:
+    return [item for decide in deciders for item in await decide(run)]
 
 
 async def _all_agree(deciders: Sequence[Decider], run: Any) -> bool:
@@ -138,7 +139,8 @@ def _both(decide: Decider, first: Special, second: Special) -> Special:
 
 
 _MERGED: dict[str, Callable[..., Awaitable[Any]]] = {
-    "prepare": _merge_messages,
+    "load_tools": _merge_items,
+    "prepare": _merge_items,
     "should_send_tools": _all_agree,
     "authorize_tool_call": _authorize,
     "handle_special_tools": _merge_specials,

@@ -26,7 +26,7 @@ from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Chat
 from .event_stream import EventRecorder, EventStream, Observer
-from .hooks import Hooks, hooks_of, within_patience
+from .hooks import Hooks, hooks_of, load_tools, within_patience
 from .journal.entries import UsageBooked
 from .journal.lease import LEASE, STOP_DEADLINE
 from .journal.replay import Replay
@@ -300,6 +300,8 @@ class ToolOrchestrator:
         if run.repairs:
             run.notify("history_repaired", run.repairs)
         context = run.context
+        if hooks.load_tools.own:
+            await load_tools(run, hooks)
         if hooks.initialize_agent_state.own:
             context.agent_state = await hooks.initialize_agent_state(context)
         if found is not None and found.stage != "started":
@@ -333,7 +335,8 @@ class ToolOrchestrator:
         run.context = RunContext(run)
         if self._parent is None:
             run.tree.on_stop = self._stop_requested
-        if hooks.get_data_policy.own or (self._parent is not None and self._parent.run.redactor is not None):
+        above = run.chat.caller or (self._parent is not None and self._parent.run.redactor is not None)
+        if hooks.get_data_policy.own or above:
             await apply_policy(run, hooks)
             run.context = RunContext(run)  # the first one has the chat as it was
         here = run.id in run.tree.policies

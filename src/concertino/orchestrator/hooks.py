@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from types import NoneType
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
-from ..errors import HookError, LimitError, ToolError
+from ..errors import ConfigurationError, HookError, LimitError, ToolError
 from ..events import RunEvent, StoppedWork
 from ..messages import AssistantMessage, Message, Text, ToolCall
 from ..providers.base import ModelRequest
+from ..tools.base import Tool
 from ..usage import UsageRecord
 from .agent import DECISIONS, OBSERVERS, AgentConfig, deciders
 from .composition import compose
@@ -115,7 +116,7 @@ class Hook(Generic[R]):
     def _check_items(self, items: Sequence[Any], kind: Any) -> None:
         for item in items:
             if not isinstance(item, kind):
-                wanted = "ToolCalls" if kind is ToolCall else "messages"
+                wanted = {ToolCall: "ToolCalls", Tool: "tools"}.get(kind, "messages")
                 problem = f"returned a sequence with {_shown(item)}; it must contain {wanted}"
                 raise self.error(problem)
 
@@ -139,6 +140,7 @@ class Hooks:
     """The hooks of an agent and its parts, built once per agent object."""
 
     initialize_agent_state: Hook[Any]
+    load_tools: Hook[Sequence[Tool]]
     build_system_prompt: Hook[str]
     review_input: Hook[str | Finish | Fail]
     prepare: Hook[Sequence[Message]]
@@ -212,6 +214,16 @@ async def within_patience(run: RunSession, hook: str, work: Coroutine[Any, Any, 
             run.tree.note_stopped("not_stopped", StoppedWork(agent_path=run.path, what="hook", name=hook))
         raise
     return task.result()
+
+
+async def load_tools(run: RunSession, hooks: Hooks) -> None:
+    """Add the tools that the agent loads for *run*. Raises `HookError` if one is invalid."""
+    for tool in await hooks.load_tools(run.context):
+        if tool.name not in run.registry:
+            try:
+                run.registry.register(tool)
+            except ConfigurationError as error:
+                raise hooks.load_tools.error(f"returned an invalid tool: {error}") from error
 
 
 async def reviewed(run: RunSession, hooks: Hooks, message: AssistantMessage) -> AssistantMessage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import LimitError, LimitReason
 from ..ids import is_attempt
@@ -121,6 +121,22 @@ class Meter:
             return f"not run: the limit of {self.depth} levels of sub-agents is reached"
         found = self.limit()
         return found and f"not run: {found[1]}"
+
+    def left(self) -> dict[str, Any]:
+        """Return what is left of the limits of the tree, as JSON, for a tree that works for one of its calls."""
+        limits = self._limits
+        found: dict[str, Any] = {
+            "depth": limits.depth,
+            "seconds": limits.seconds,
+            "model_calls": max(1, self.most_model_calls - self.model_calls - self.open_runs),
+            "all_tool_calls": max(1, self.most_tool_calls - self.tool_calls),
+            "received": max(1, self.most_received - self.received),
+        }
+        if limits.tokens is not None:
+            found["tokens"] = max(1, limits.tokens - self.tokens)
+        if limits.cost is not None:
+            found["cost"] = str(limits.cost - self.cost)
+        return found
 
     def end_run(self, run_id: str) -> None:
         """Give up what was kept for the last step of a run, which has ended."""

@@ -8,9 +8,11 @@ from typing import Any
 
 from ..errors import ConfigurationError
 from ..events import Audience
+from ..ids import token
 from ..messages import AssistantMessage, Media, Message, Retain, ToolCall, ToolChoice, ToolMessage, UserMessage
 from ..number_checks import check_amount
 from ..records import record
+from ..waits import Resolution
 
 
 @record
@@ -53,6 +55,21 @@ class Fail:
     def __post_init__(self) -> None:
         if not isinstance(self.error, str):
             raise ConfigurationError(f"Fail(error={self.error!r:.80}): use text")
+
+
+def agent_answer(agent: str, status: str, text: str, error: str | None) -> tuple[str, bool]:
+    """Return what the caller of a sub-agent reads of its end, and whether that is an error."""
+    if status in ("failed", "cancelled"):
+        return f"{agent} failed: {error or 'the sub-agent failed'}", True
+    if status == "limited" and not text:
+        return f"{agent} could give no answer within the limits", True
+    return text or "(no answer)", False
+
+
+def reply_of(agent: str, status: str, text: str, error: str | None) -> Resolution:
+    """Return the answer to the call that a root run works for, when the run has ended."""
+    content, is_error = agent_answer(agent, status, text, error)
+    return Resolution(verdict="failed" if is_error else "result", id=token(), content=content, by=agent)
 
 
 @record

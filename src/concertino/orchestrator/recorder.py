@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from ..errors import ProviderError
@@ -32,7 +33,7 @@ from .journal.entries import (
     spec_text,
 )
 from .model_call.budget import tokens_of
-from .outcome import Finish, StepOutcome, Turn
+from .outcome import Finish, StepOutcome, Turn, reply_of
 from .plain import dump_state, plain
 from .run import RunSession
 
@@ -192,7 +193,8 @@ async def record_end(run: RunSession, status: RunStatus, error: str | None, *, r
     ended: EndStatus = status  # type: ignore[assignment]  # a suspended run has not ended
     receipt = run.tree.receipt() if status == "cancelled" and run.id == run.tree.root_id else None
     journal, context = run.journal, None
-    if journal.next_context is not None and run.chat.conversation_id and run.id == run.tree.root_id:
+    ends_turn = run.id == run.tree.root_id and run.chat.caller is None
+    if journal.next_context is not None and run.chat.conversation_id and ends_turn:
         known = run.chat.context, journal.packed_context
         context = pack_context(journal.next_context, journal.conversation_text_ids, *known)
         journal.name_texts(context[0])
@@ -204,6 +206,8 @@ async def record_end(run: RunSession, status: RunStatus, error: str | None, *, r
         context=context,
     )
     end = run.journal.end_of(ended, run.state.text, error)
+    if run.chat.caller is not None and run.id == run.tree.root_id:
+        end = replace(end, reply=reply_of(run.agent.name, ended, run.state.text, error))
     await run.journal.append(entry, run.state.step, end=end, read=read)
 
 

@@ -109,6 +109,16 @@ def limits_from(form: Mapping[str, Any]) -> Limits:
     return Limits(**found)
 
 
+def limits_below(limits: Limits, left: Mapping[str, Any]) -> Limits:
+    """Return *limits* of a tree that works for a call of another tree, of whose limits so much is *left*."""
+    least: dict[str, Any] = {}
+    for name, amount in left.items():
+        most = Decimal(amount) if name == "cost" else amount
+        own = getattr(limits, name)
+        least[name] = most if own is None else min(own, most)
+    return replace(limits, **least)
+
+
 class HasLimits(Protocol):
     """The part of an agent that a limits function may read."""
 

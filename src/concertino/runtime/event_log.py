@@ -103,8 +103,9 @@ class EventLog:
         """
         with self._listener(root_id) as listener:
             async with aclosing(self._read(scope, root_id, after, until, listener)) as events:
-                async for numbered in events:
-                    yield numbered
+                async for number, event in events:
+                    if until == "ended" or not _waits_for_targets(event):
+                        yield number, event
 
     async def _read(
         self, scope: AnyScope, root_id: str, after: int, until: Until, listener: _Listener
@@ -214,7 +215,10 @@ class EventLog:
 
     async def _is_suspended(self, scope: AnyScope, root_id: str) -> bool:
         stored = await self._store.run(scope, root_id)
-        return stored is not None and stored.state == "suspended" and root_id not in self._writers
+        if stored is None or stored.state != "suspended" or root_id in self._writers:
+            return False
+        waits = await self._store.waits(scope, root_id=root_id)
+        return not waits or not all(wait.target for wait in waits)  # a target answers without the reader
 
     async def _changed(self, root_id: str, position: _Position) -> bool:
         """Wait until a log is not at *position* any more. Return False if it stays there after the end of its run."""
@@ -282,3 +286,10 @@ class EventLog:
                 result = await replayed_result(replay(journal), list(usage))
         ended = RunEnded(root_id, result.agent_path, result.content_index, result)
         await self._store.end_events(scope, root_id, [[0, event_json(ended)]])
+
+
+def _waits_for_targets(event: RunEvent) -> bool:
+    """Return whether *event* is the suspension of a run that waits for nothing but targets of its fleet."""
+    if not isinstance(event, RunEnded) or event.result.status != "suspended" or not event.result.waiting:
+        return False
+    return all(wait.target for wait in event.result.waiting)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
@@ -10,12 +12,17 @@ from ..number_checks import check_whole
 from ..records import record
 from ..scope import OPERATOR
 from ..storage.base import Store
+from ..storage.process import process_owner
 from .bus.base import Bell, wakeup
+
+log = logging.getLogger("concertino")
 
 GENERIC = "worker_generic"
 """The target of agents that no target names."""
 COROUTINES = 16
 """Runs that a worker has at the same time."""
+SINGLE = "svc1_"
+"""The beginning of the names of targets that have exactly one consumer."""
 _TARGET = re.compile(r"[a-z0-9_-]+")
 
 
@@ -60,22 +67,68 @@ class Fleet:
 class Seat:
     """The share of a runtime in the work, in a fleet or alone: which work it takes, and which processes it wakes."""
 
-    def __init__(self, store: Store, agents: Callable[[], Iterable[str]], busy: Callable[[], int]) -> None:
+    def __init__(
+        self, store: Store, agents: Callable[[], Iterable[str]], busy: Callable[[], int], lease: float
+    ) -> None:
         self.fleet: Fleet | None = None
-        self._store, self._agents, self._busy = store, agents, busy
+        self._store, self._agents, self._busy, self._lease = store, agents, busy, lease
         self._ends: list[Callable[[], None]] = []
+        self._owner = process_owner()
+        self._held: dict[str, float] = {}
+        """By target with a single consumer: the end of this process's lease, by the loop's clock."""
 
     def takes(self, agent: str) -> bool:
         """Return whether this process takes the work of an agent."""
-        return self.fleet is None or self.fleet.target_of(agent) in self.fleet.takes
+        return self.fleet is None or self.fleet.target_of(agent) in (self.targets() or ())
 
     def agents(self) -> Collection[str]:
         """Return the agents whose work this process takes."""
         return [agent for agent in self._agents() if self.takes(agent)]
 
+    def targets(self) -> Collection[str] | None:
+        """Return the targets whose calls this process takes; None: all, if it works alone."""
+        if self.fleet is None:
+            return None
+        now = asyncio.get_running_loop().time()
+        return [each for each in self.fleet.takes if not each.startswith(SINGLE) or self._held.get(each, 0.0) > now]
+
     def capacity(self, most: int) -> int:
         """Return how many more runs this process may have now, up to *most*."""
         return most if self.fleet is None else max(0, min(most, self.fleet.coroutines - self._busy()))
+
+    async def claim_targets(self) -> None:
+        """Become the consumer of the targets that have only one. Raises `ConfigurationError` if one has another."""
+        await self.renew()
+        for target in self._single():
+            if target not in self._held:
+                holder = await self._store.claim_target(OPERATOR, target, self._owner, self._lease)
+                await self.leave_targets()
+                raise ConfigurationError(
+                    f"target {target!r} has a consumer, {holder!r}: stop that process, or wait {self._lease:g} s after "
+                    "its death"
+                )
+
+    async def renew(self) -> None:
+        """Renew the leases of targets, and claim targets that another process has left."""
+        loop = asyncio.get_running_loop()
+        for target in self._single():
+            now = loop.time()
+            if self._held.get(target, 0.0) - now > self._lease * 2 / 3:
+                continue
+            holder = await self._store.claim_target(OPERATOR, target, self._owner, self._lease)
+            if holder == self._owner:
+                self._held[target] = now + self._lease
+            elif self._held.pop(target, None) is not None:
+                log.warning("target %s has another consumer now: %s", target, holder)
+
+    async def leave_targets(self) -> None:
+        """Let other processes be the consumer of targets that have only one."""
+        while self._held:
+            target, _ = self._held.popitem()
+            await self._store.leave_target(OPERATOR, target, self._owner)
+
+    def _single(self) -> list[str]:
+        return [] if self.fleet is None else [each for each in self.fleet.takes if each.startswith(SINGLE)]
 
     def take(self, wake: Callable[[], None]) -> None:
         """Let *wake* be called when work of this process is due."""
@@ -91,6 +144,11 @@ class Seat:
         """Wake the processes that take the work of an agent."""
         if self.fleet is not None:
             self.fleet.bell.ring(wakeup(self.fleet.target_of(agent)))
+
+    def ring_target(self, target: str) -> None:
+        """Wake the processes of a target."""
+        if self.fleet is not None:
+            self.fleet.bell.ring(wakeup(target))
 
     async def wake_owners(self, run_id: str) -> None:
         """Wake the processes that take the tree of a run."""

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from ..errors import RunStateError
 from ..events import RunEnded, RunEvent, RunResult
 from ..orchestrator.engine import ToolOrchestrator
+from ..waits import Wait
 from .event_log import EventLog
 
 
@@ -43,6 +44,11 @@ class LiveRun:
     def agent(self) -> str:
         """The name of the agent."""
         return self._orchestrator.agent
+
+    @property
+    def waiting(self) -> Sequence[Wait]:
+        """The waits with which the run is suspended."""
+        return () if self._orchestrator.result is None else self._orchestrator.result.waiting
 
     @property
     def done(self) -> bool:

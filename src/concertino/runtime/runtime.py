@@ -40,6 +40,7 @@ from ..storage.types import Claim, StoredJournal, StoredRun
 from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
 from .answering import Answering
+from .assigned_calls import AssignedCalls, caller_of
 from .checks import check_number, check_text, chosen_run_id
 from .conversation import Conversation
 from .event_log import EventLog, Until
@@ -102,14 +103,17 @@ class Runtime(Answering):
         self.counts = self._log.counts
         self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
-        self._seat = Seat(self.store, lambda: [*self._agents, TitleAgent.name], self._busy)
+        self._seat = Seat(self.store, lambda: [*self._agents, TitleAgent.name], self._busy, lease)
         self._turns = TurnStarter(self.store, self, self._log, self._seat)
         self.schedules = Schedules(self, self._seat.agents)
-        parts = (self.store, self, (self.schedules.look, self._turns.look), self._seat)
+        self._calls = AssignedCalls(self.store, self._seat, self._start, self._wake, lease)
+        starters = (self.schedules.look, self._turns.look, self._calls.look)
+        parts = (self.store, self, starters, self._seat)
         self._watchdog = Watchdog(*parts, lease=lease, sweep=sweep, tries=tries, back_off=back_off)
         self._sweep = sweep
 
     async def __aenter__(self) -> Self:
+        await self._seat.claim_targets()
         self._log.open()
         self._watching = self._watchdog.start()
         self._seat.take(self._watchdog.wake)
@@ -137,6 +141,8 @@ class Runtime(Answering):
         self._live.clear()
         for agent in {run.agent for run in parked}:
             self._seat.ring(agent)
+        await self._calls.close()
+        await self._seat.leave_targets()
         await self._log.close()
 
     # -- runs ----------------------------------------------------------------------------------------------------
@@ -196,9 +202,8 @@ class Runtime(Answering):
         config, registry = (
             (TitleAgent(policy_of(started.policy)), None) if title else self._agents.take(root.start.agent)
         )
-        return await self._run(
-            Chat(model=started.model, scope=owner), config, registry, root_id, resume=True, claim=claim
-        )
+        chat = Chat(model=started.model, scope=owner, caller=caller_of(root.start, started))
+        return await self._run(chat, config, registry, root_id, resume=True, claim=claim)
 
     def live(self, scope: AnyScope, run_id: str) -> LiveRun | None:
         """Return the run if it is in progress in this process."""
@@ -359,6 +364,9 @@ class Runtime(Answering):
         policy = await self.data_policy(scope, conversation.agent, conversation.leaf)
         return await write_title(self, policy, scope, conversation, model)
 
+    def _wake(self) -> None:
+        self._watchdog.wake()
+
     async def _answered(self, run_id: str) -> None:
         """Continue a run that may have all answers now, here or in the process that takes it."""
         if self._watching is not None:
@@ -458,6 +466,7 @@ class Runtime(Answering):
         self._live[run_id] = live
         if self._seat.fleet is not None:
             live.on_end(self._watchdog.wake)  # it can take another one
+        live.on_end(lambda: self._calls.left(live, chat.caller))
         return live
 
     def _busy(self) -> int:

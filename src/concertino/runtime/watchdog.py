@@ -112,6 +112,7 @@ class Watchdog:
 
     async def look(self) -> None:
         """Resume, stop or postpone the trees that are due now, and start what is scheduled or queued."""
+        await self._seat.renew()
         agents, owner = self._seat.agents(), process_owner()
         due = await self._store.due(OPERATOR, agents=agents, owner=owner)
         for root_id in due.stopping:
@@ -135,13 +136,18 @@ class Watchdog:
         goes_on = True
         while goes_on and (limit := self._seat.capacity(BATCH)) > 0:
             claims = await self._store.claim_due(OPERATOR, owner, self._lease, limit=limit, agents=agents)
-            goes_on = len(claims) == limit
-            for claim in claims:
-                if self._stopped.is_set():
-                    goes_on = False
-                    await self._store.release(claim)
-                else:
-                    goes_on &= await self._guarded(claim.root_id, self._runs._resume_claimed(claim))
+            if len(claims) == 1:  # most often: no task of its own
+                began = [await self._begin(claims[0])]
+            else:
+                began = await asyncio.gather(*map(self._begin, claims))
+            goes_on = len(claims) == limit and all(began)
+
+    async def _begin(self, claim: Claim) -> bool:
+        """Resume a claimed tree, and return whether that succeeded; release it if the watchdog was stopped."""
+        if self._stopped.is_set():
+            await self._store.release(claim)
+            return False
+        return await self._guarded(claim.root_id, self._runs._resume_claimed(claim))
 
     async def _take(self, root_id: str) -> None:
         """Stop, postpone or resume a doubtful tree."""

@@ -5,6 +5,7 @@ from ..extras import extra
 with extra("server", "the web API"):
     from .application import create_app
     from .file_folder import FileFolder, UploadedFile
+    from .login_routes import login_routes
     from .protection import Authenticate, is_loopback, single_user
     from .request_limits import ServerLimits
     from .serving import serve
@@ -16,6 +17,7 @@ __all__ = [
     "UploadedFile",
     "create_app",
     "is_loopback",
+    "login_routes",
     "serve",
     "single_user",
 ]

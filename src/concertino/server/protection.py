@@ -89,7 +89,11 @@ class OriginGuard:
 
 
 class Authentication:
-    """Sets `request.state.scope` to the caller's scope, and counts the request. Without a scope: status 401."""
+    """Sets `request.state.scope` to the caller's scope, and counts the request. Without a scope: status 401.
+
+    An address that sends many requests without a session is refused before `authenticate`, so that it can neither guess
+    sessions nor keep the product's session store at work.
+    """
 
     def __init__(self, app: ASGIApp, authenticate: Authenticate, rates: RequestRates) -> None:
         self._app = app
@@ -101,9 +105,12 @@ class Authentication:
         if connection["type"] != "http":
             raise HTTPException(403, "only HTTP is served here")
         request = Request(connection)
+        address = "" if request.client is None else request.client.host
+        self._rates.check_address(address)
         found = self._authenticate(request)
         scope = await found if inspect.isawaitable(found) else found
         if scope is None:
+            self._rates.refuse(address)
             raise HTTPException(401, "sign in first")
         if not isinstance(scope, Scope):
             raise TypeError(f"authenticate returned {scope!r:.80}: return a Scope or None")

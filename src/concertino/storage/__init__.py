@@ -12,7 +12,9 @@ from .types import (
     AccountKind,
     ApprovalRule,
     Budget,
+    Caller,
     Claim,
+    ClaimedCall,
     Command,
     CommandKind,
     Due,
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from .postgres import PostgresStore
     from .schedule_types import Schedule
     from .sqlite import MemoryStore, SqliteStore
+    from .vault import Vault
 
 _OF_CONVERSATIONS = (
     "DueTurn",
@@ -69,7 +72,9 @@ __all__ = [
     "ApprovalRule",
     "ApprovalRules",
     "Budget",
+    "Caller",
     "Claim",
+    "ClaimedCall",
     "Command",
     "CommandKind",
     "Due",
@@ -107,6 +112,7 @@ __all__ = [
     "TurnStart",
     "TurnState",
     "UsageSum",
+    "Vault",
     "decode_message",
     "encode_message",
     "process_owner",
@@ -127,6 +133,10 @@ def __getattr__(name: str) -> Any:
         from .schedule_types import Schedule  # noqa: PLC0415
 
         return Schedule
+    if name == "Vault":
+        from . import vault  # noqa: PLC0415 - it needs the extra `encryption`
+
+        return vault.Vault
     if name in _OF_CONVERSATIONS:
         from . import conversation_types  # noqa: PLC0415
 

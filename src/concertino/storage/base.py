@@ -16,7 +16,7 @@ from ..operations import Operation
 from ..scope import AnyScope, Operator, Scope, TenantScope
 from ..usage import UsageRecord
 from ..waits import Resolution, Wait
-from .schedule_store import ScheduleStore
+from .call_store import CallStore
 from .types import (
     Account,
     ApprovalRule,
@@ -38,6 +38,7 @@ from .types import (
     StoredRun,
     UsageSum,
 )
+from .user_stores import ScheduleStore, SecretStore
 
 if TYPE_CHECKING:
     from .conversation_types import DueTurn, Feedback, QueuedTurn, StoredConversation, StoredHistory, StoredTurn
@@ -49,9 +50,12 @@ class JournalStore(Protocol):
     async def begin(self, start: RunStart, entry: Entry, claim: Claim) -> bool:
         """Start a run with entry 0. A root is claimed by *claim*; a child is written under its root's claim.
 
-        Return whether an account of its tree has a budget.
+        Return whether an account of its tree has a budget. A root with a `parent_id` works for the call `parent_call`
+        of another tree: its end answers the call (`RunEnd.reply`), its usage is part of that tree's, and it is to stop
+        when the call gets another answer.
 
-        Raises `RunExistsError` if the store has the run, and `StaleClaimError` if *claim* is not its root's.
+        Raises `RunExistsError` if the store has the run, `StaleClaimError` if *claim* is not its root's, and
+        `RunEndedError` if the call of a root waits for no result.
         """
         ...
 
@@ -437,7 +441,18 @@ class Conversations(Protocol):
         ...
 
 
-class Store(JournalStore, Queries, OperationStore, EventStore, Recovery, Conversations, ScheduleStore, Protocol):
+class Store(
+    JournalStore,
+    Queries,
+    OperationStore,
+    EventStore,
+    Recovery,
+    CallStore,
+    Conversations,
+    ScheduleStore,
+    SecretStore,
+    Protocol,
+):
     """Everything that a store does for runs."""
 
 

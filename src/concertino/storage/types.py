@@ -15,7 +15,7 @@ from ..operations import Operation
 from ..records import record
 from ..scope import Scope
 from ..usage import Tokens, UsageRecord
-from ..waits import Wait
+from ..waits import Resolution, Wait
 
 JOURNAL_VERSION = 1
 """Format of journal entries. A reader refuses a greater one."""
@@ -65,6 +65,24 @@ class TurnStart:
 
 
 @record(kw_only=True)
+class Caller:
+    """The call of another tree that a root run answers with its end."""
+
+    run_id: str
+    """The run that made the call."""
+    key: str
+    """The engine's id of the call."""
+    path: str
+    """The agent path of the run that answers it."""
+    payer: str = ""
+    """The tree whose account pays for the run; empty for its own."""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """What is left of the limits of the caller's tree, by the names of `Limits`."""
+    patterns: Sequence[Any] = ()
+    """Patterns that the caller's data policy keeps out."""
+
+
+@record(kw_only=True)
 class RunStart:
     """A run's identity and origin, known when it starts."""
 
@@ -72,8 +90,9 @@ class RunStart:
     root_id: str
     """The run at the top of the tree; a root's own id."""
     parent_id: str | None
+    """The run above; for a root, the run of another tree whose call it answers."""
     parent_call: str | None
-    """The parent's tool call that started this run."""
+    """The parent's tool call that started this run; for a root, the key of that call."""
     agent: str
     agent_path: str
     conversation_id: str
@@ -103,6 +122,8 @@ class RunEnd:
     erase_after: float | None = None
     """Seconds after the end of the tree until the run's content is erased; 0: in the append that ends the tree; None:
     never. Not earlier than the tree's end, because a resumed parent may need the content of an ended sub-agent."""
+    reply: Resolution | None = None
+    """The answer to the call that the run works for, given in the transaction of its end. Not stored with the run."""
 
 
 @record(kw_only=True)
@@ -236,8 +257,19 @@ class Claim:
     """Duration of the lease."""
     tries: int = 0
     """Claims since the tree's last progress that were not released, this one included."""
+    payer: str = ""
+    """The tree whose account pays; empty for the claimed one."""
     sure: bool = True
     """True if the previous owner certainly does nothing more: it released the claim, or its process is gone."""
+
+
+@record(kw_only=True)
+class ClaimedCall:
+    """A call of a target that a process has taken."""
+
+    scope: Scope
+    wait: Wait
+    task: Mapping[str, Any]
 
 
 @record(kw_only=True)

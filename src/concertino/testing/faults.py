@@ -13,7 +13,7 @@ from ..providers.base import Model, ModelEvent, ModelRequest, Reply
 from ..scope import AnyScope, Operator, Scope
 from ..storage.base import Store
 from ..storage.conversation_types import QueuedTurn
-from ..storage.types import Claim, CommandKind, Due, Entry, Head, RunStart
+from ..storage.types import Claim, ClaimedCall, CommandKind, Due, Entry, Head, RunStart
 from ..tools.base import Done, NotDone, Tool, ToolContext
 from ..waits import Resolution, Wait
 
@@ -123,6 +123,15 @@ class FaultyStore:
         await self._points("claim_due:after")
         return claims
 
+    async def claim_calls(
+        self, scope: Operator, seconds: float, *, limit: int = 50, targets: Collection[str] | None = None
+    ) -> Sequence[ClaimedCall]:
+        """See the port; adds points."""
+        await self._points("claim_calls:before")
+        calls = await self.store.claim_calls(scope, seconds, limit=limit, targets=targets)
+        await self._points("claim_calls:after")
+        return calls
+
     async def postpone(self, scope: AnyScope, root_id: str, *, reason: str, seconds: float | None) -> None:
         """See the port; adds points."""
         await self._points("postpone:before")
@@ -151,6 +160,13 @@ class FaultyStore:
         await self._points("move_schedule:after")
         return moved
 
+    async def put_secret(self, scope: Scope, name: str, sealed: str, *, version: int | None) -> bool:
+        """See the port; adds points."""
+        await self._points("put_secret:before")
+        done = await self.store.put_secret(scope, name, sealed, version=version)
+        await self._points("put_secret:after")
+        return done
+
     open_conversation = _delegated("open_conversation")
     conversation = _delegated("conversation")
     conversations = _delegated("conversations")
@@ -170,11 +186,16 @@ class FaultyStore:
     rate_turn = _delegated("rate_turn")
     search_turns = _delegated("search_turns")
     delete_conversation = _delegated("delete_conversation")
+    claim_target = _delegated("claim_target")
+    leave_target = _delegated("leave_target")
     add_schedule = _delegated("add_schedule")
     schedule = _delegated("schedule")
     schedules = _delegated("schedules")
     due_schedules = _delegated("due_schedules")
     delete_schedule = _delegated("delete_schedule")
+    secret = _delegated("secret")
+    claim_secret = _delegated("claim_secret")
+    delete_secret = _delegated("delete_secret")
     load = _delegated("load")
     add_events = _delegated("add_events")
     end_events = _delegated("end_events")

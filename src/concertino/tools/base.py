@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, get_args, overload
 
@@ -64,6 +65,10 @@ class Pending:
     """Time until the call fails; None: no deadline."""
     note: str = ""
     """Description of what the call waits for, shown to people."""
+    target: str = ""
+    """The target of a fleet that does the work. Empty: the product answers with `Runtime.resolve`."""
+    task: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """For a target: the work, as JSON."""
 
     def __post_init__(self) -> None:
         check_amount("Pending", "seconds", self.seconds, "seconds above 0", optional=True)

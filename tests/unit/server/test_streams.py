@@ -8,6 +8,7 @@ from typing import Any
 
 from concertino import AssistantMessage, Text, ToolCall
 from concertino.events import (
+    CallWaiting,
     Notice,
     RunEnded,
     RunEvent,
@@ -113,6 +114,17 @@ def test_a_tool_that_streams_has_preliminary_output() -> None:
         event["value"]["delta"] for event in mapped(AGUIStream("r", "t", "x"), events) if event["type"] == "CUSTOM"
     ]
     assert "".join(deltas) == "x" * 240
+
+
+def test_a_page_that_a_tool_asks_to_open_is_a_link() -> None:
+    def asked(tool: str, url: str) -> CallWaiting:
+        return CallWaiting(*BASE, "c1", tool, f"k:{url}", "result", json.dumps({"url": url}), note="Log in.")
+
+    urls = ["https://login.example/", "javascript:alert(1)", ""]
+    events = [*[asked("ask_person", url) for url in urls], asked("fetch", urls[0])]
+    links = [chunk for chunk in mapped(AISDKStream("r"), events) if chunk["type"] == "data-link"]
+    data = {"key": f"k:{urls[0]}", "note": "Log in.", "url": urls[0]}
+    assert links == [{"type": "data-link", "id": data["key"], "data": data}]
 
 
 def test_notices_steps_and_steering() -> None:

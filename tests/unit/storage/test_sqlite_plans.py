@@ -146,3 +146,9 @@ async def test_running_sub_agents_are_found_whatever_their_root_does(root: str) 
     found = {run.start.run_id for run in await store.runs(OPERATOR, state="running")}
     assert found == ({"r1", "child"} if root == "running" else {"child"})
     assert not await store.runs(RIVAL, state="running")
+
+
+@pytest.mark.parametrize(("name", "index"), [("due_turns", "turns_queued"), ("turns_to_close", "turns_ended")])
+def test_a_pass_of_the_watchdog_reads_no_turn_of_a_run_that_waits(connection: Recording, name: str, index: str) -> None:
+    connection.execute(queries()[name], {"now": 1.0, "agents": None, "limit": 9})
+    assert f"USING INDEX {index}" in connection.plan()

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...messages import ToolCall
 from ...orchestrator.agent import Part
-from ...orchestrator.outcome import Allow, Ask
+from ...orchestrator.outcome import Allow, Ask, Outcome
 from ...orchestrator.run import RunContext
 from ...storage.base import ApprovalRules
 from ...tools.base import Tool, ToolContext
-from ..person import ask_person
+from ..person import ask_login, ask_person
 from .approvals import is_allowed
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ class McpTools(Part):
     `Approvals` part of its own. *rules*, a store, has the approval rules of users.
 
     The questions of a server (elicitation) are waits of the tool `ask_person`, with the arguments `message`, `schema`
-    and `url`. Resolve them with the form's values as a JSON object; with `failed=True` the user declines.
+    and `url`. Resolve them with the form's values as a JSON object; with `failed=True` the user declines. A wait for a
+    login also has the argument `login`, the name of the server; `McpOAuth.finish` answers it.
     """
 
     def __init__(self, toolbox: McpToolbox, *, approve: bool = True, rules: ApprovalRules | None = None) -> None:
@@ -41,6 +42,17 @@ class McpTools(Part):
         """The tools that the servers offer now."""
         return self._toolbox.tools
 
+    async def load_tools(self, run: RunContext[Any]) -> Sequence[Tool]:
+        """Return the tools of the servers to which the run's user has logged in."""
+        return await self._toolbox.tools_of(run.chat.scope)
+
+    async def handle_special_tools(self, run: RunContext[Any], call: ToolCall, outcome: Outcome) -> None:
+        """Add the tools of a server to which the user has logged in during this run."""
+        if not outcome.is_error and getattr(run.registry.get(call.name), "logs_in", False):
+            for tool in await self._toolbox.tools_of(run.chat.scope):
+                if tool.name not in run.registry:
+                    run.registry.register(tool)
+
     async def authorize_tool_call(self, run: RunContext[Any], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
         """Ask for the tools that may destroy something, unless a rule of the user allows the call."""
         tool = run.registry.get(call.name)
@@ -52,6 +64,9 @@ class McpTools(Part):
 async def _ask(context: ToolContext, question: Elicitation) -> ElicitationAnswer:
     from ...tools.mcp import ElicitationAnswer  # noqa: PLC0415 - needs the extra
 
+    if question.login:
+        accepted = await ask_login(context, question.message, url=question.url, login=question.login)
+        return ElicitationAnswer(action="accept" if accepted else "decline")
     text = await ask_person(context, question.message, schema=question.schema, url=question.url)
     if text is None:
         return ElicitationAnswer(action="decline")

@@ -97,4 +97,6 @@ def _announce(url: str, context: CommandContext) -> None:
     if context.console.as_json:
         context.console.json({"url": url})
     else:
-        context.console.notice(f"serving {url}/api; its description: {url}/api/openapi.json; end with Ctrl-C")
+        context.console.notice(
+            f"serving {url}: open it in a browser. The API is at /api, described by /api/openapi.json; end with Ctrl-C"
+        )

@@ -164,6 +164,11 @@ def policy_form(policy: DataPolicy) -> list[Any]:
     return form
 
 
+def patterns_of(written: Sequence[Any]) -> tuple[Pattern, ...]:
+    """Restore the patterns of a policy from the part of `policy_form` after the treatments."""
+    return tuple([Pattern(*pattern) for each in written for pattern in each])
+
+
 def policy_of(form: Sequence[Any]) -> DataPolicy:
     """Restore a policy from `policy_form`. It redacts instead of hashing, since the secret is not stored."""
     written, names, whole, tools_of_run, *patterns = form
@@ -179,7 +184,7 @@ def policy_of(form: Sequence[Any]) -> DataPolicy:
         other_tools=other,
         keep_whole_results=whole,
         known_tools=None if tools_of_run is None else frozenset(tools_of_run),
-        patterns=[Pattern(*pattern) for each in patterns for pattern in each],
+        patterns=patterns_of(patterns),
     )
 
 

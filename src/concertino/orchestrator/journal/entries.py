@@ -133,6 +133,8 @@ class Started:
     without_personalization: bool = False
     """Whether the user has switched them off."""
     traceparent: str = ""
+    payer: str = ""
+    """The tree whose account pays, for a run that works for a call of another tree."""
     forked_from: str | None = None
     message: str = ""
     system_prompt: str | None = None
@@ -155,6 +157,8 @@ class Started:
             body["media"] = self.media
         if self.traceparent:
             body["traceparent"] = self.traceparent
+        if self.payer:
+            body["payer"] = self.payer
         _put(body, "without_tools", self.without_tools)
         if self.without_memory:
             body["without_memory"] = True

@@ -376,7 +376,8 @@ class Journal:
             gathered.progress = redactor.value(gathered.progress)
             if end is not None:
                 error = None if end.error is None else redactor.text(end.error)
-                end = replace(end, answer=redactor.text(end.answer), error=error)
+                reply = end.reply and replace(end.reply, content=redactor.text(end.reply.content))
+                end = replace(end, answer=redactor.text(end.answer), error=error, reply=reply)
         gone = set(closed)
         run_id = None if self.policy.keeps_everything else self.run_id
         return stored.Entry(

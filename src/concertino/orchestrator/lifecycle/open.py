@@ -24,10 +24,10 @@ from ..hooks import Hooks
 from ..journal.data_policy import policy_form
 from ..journal.entries import Started, pack_context
 from ..journal.lease import Tree
-from ..journal.patterns import redactor_of
+from ..journal.patterns import Pattern, redactor_of
 from ..journal.writer import Journal
 from ..meter import Meter
-from ..resources import Limits, Resources, limits_form
+from ..resources import Limits, Resources, limits_below, limits_form
 from ..run import RunSession
 from ..tool_calls.context import Parent
 from ..validation import media_problem
@@ -55,11 +55,11 @@ def open_run(
     Raises `ConfigurationError` if the limits are invalid.
     """
     model = _model_of(chat, resources)
-    limits = resources.limits_of(chat.scope, model, config)
+    limits, caller = resources.limits_of(chat.scope, model, config), chat.caller
     if tool_call_limit is not None:
-        if not isinstance(tool_call_limit, int):
-            raise ConfigurationError(f"invalid tool_call_limit {tool_call_limit!r:.80}: use a whole number")
         limits = _with_tool_calls(limits, tool_call_limit)
+    if caller is not None:
+        limits = limits_below(limits, caller.limits)
     if chat.media and (problem := media_problem(tuple(chat.media), limits.media_bytes)):
         raise ConfigurationError(f"Chat(media=...): {problem}")
     name = model_id(model)
@@ -70,7 +70,7 @@ def open_run(
         chat, checked, changes = repaired(chat, name, kept.checked if kept else NOTHING_CHECKED)
     run = RunSession(
         id=run_id,
-        path=f"{parent.run.path}/{parent.element}" if parent else config.name,
+        path=f"{parent.run.path}/{parent.element}" if parent else caller.path if caller else config.name,
         agent=config,
         chat=chat,
         resources=resources,
@@ -84,9 +84,9 @@ def open_run(
     if (audience := config.audience) not in AUDIENCES:
         raise ConfigurationError(f"agent {config.name!r}: audience={audience!r:.80}: use {', '.join(AUDIENCES)}")
     run.audience = audience
+    if (parent or caller) and audience == "answer":
+        run.audience = "draft"  # only the root agent answers the user
     if parent is not None:
-        if audience == "answer":
-            run.audience = "draft"  # only the root agent answers the user
         run.parent = parent.run
         run.first_record = len(run.tree.ledger)
         run.show(parent.run.stream)
@@ -103,6 +103,8 @@ def open_run(
 
 @lru_cache(maxsize=64)
 def _with_tool_calls(limits: Limits, tool_calls: int) -> Limits:
+    if not isinstance(tool_calls, int):
+        raise ConfigurationError(f"invalid tool_call_limit {tool_calls!r:.80}: use a whole number")
     return dataclasses.replace(limits, tool_calls=tool_calls)
 
 
@@ -121,8 +123,13 @@ async def apply_policy(run: RunSession, hooks: Hooks) -> None:
     journal = run.journal
     if hooks.get_data_policy.own:
         journal.policy = (await hooks.get_data_policy()).for_tools(run.registry.names())
-    if run.parent is not None and run.parent.redactor is not None:
-        patterns = dict.fromkeys([*run.parent.redactor.patterns, *journal.policy.patterns])
+    above: Sequence[Pattern] = (
+        run.parent.redactor.patterns if run.parent is not None and run.parent.redactor is not None else ()
+    )
+    if run.chat.caller is not None:
+        above = run.chat.caller.patterns
+    if above:
+        patterns = dict.fromkeys([*above, *journal.policy.patterns])
         journal.policy = dataclasses.replace(journal.policy, patterns=tuple(patterns))
     run.redactor = redactor_of(tuple(journal.policy.patterns))
     if run.redactor is not None:
@@ -138,7 +145,10 @@ async def begin(run: RunSession, parent: Parent | None) -> None:
     if parent is not None:
         await run.journal.start(start, _started(run), [_sub_agent(run, start, parent)])
         return
-    claim = Claim(root_id=run.id, scope=run.scope, epoch=1, owner=process_owner(), seconds=tree.lease, tries=1)
+    owner, caller = process_owner(), run.chat.caller
+    claim = Claim(root_id=run.id, scope=run.scope, epoch=1, owner=owner, seconds=tree.lease, tries=1)
+    if caller is not None:
+        claim = dataclasses.replace(claim, payer=caller.payer)
     if run.chat.budget is not None:
         await tree.store.set_budget(run.scope, run.chat.budget, run_id=run.id)
     tree.claim = claim
@@ -249,12 +259,12 @@ def first_tool_choice(chat: Chat, registry: ToolRegistry) -> ToolChoice:
 
 def _run_start(run: RunSession, parent: Parent | None) -> RunStart:
     """Return the store's row of a run that starts."""
-    chat = run.chat
+    chat, caller = run.chat, run.chat.caller
     return RunStart(
         run_id=run.id,
         root_id=run.tree.root_id,
-        parent_id=parent.run.id if parent else None,
-        parent_call=parent.call_id if parent else None,
+        parent_id=parent.run.id if parent else caller.run_id if caller else None,
+        parent_call=parent.call_id if parent else caller.key if caller else None,
         agent=run.agent.name,
         agent_path=run.path,
         conversation_id=chat.conversation_id,
@@ -302,6 +312,7 @@ def given(chat: Chat, journal: Journal, model: str | None, **more: Any) -> Start
         media=journal.message_ids([UserMessage("", tuple(chat.media))])[0] if chat.media else None,
         chatbot=chat.chatbot_id,
         traceparent=chat.traceparent,
+        payer="" if chat.caller is None else chat.caller.payer,
         few_shot=[[name, journal.message_ids(messages)] for name, messages in examples.items()],
         budget=None if budget is None else (budget.tokens, None if budget.money is None else str(budget.money)),
         without_tools=not chat.send_tools,

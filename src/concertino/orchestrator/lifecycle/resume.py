@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from ...errors import ConcertinoError, ConfigurationError, RunEndedError, UnknownRunError
@@ -50,8 +51,9 @@ async def resume(run: RunSession, parent: Parent | None, claimed: Claim | None, 
         run.set_chat(chat_of(found, run.chat))
         run.journal.packed_context = found.started.context
         run.journal.conversation_id = run.chat.conversation_id
-        if parent is None:
-            tree.budgeted = bool(await store.accounts(run.scope, run_id=run.id))
+        if claim is not None:
+            tree.claim = replace(claim, payer=found.started.payer)
+            tree.budgeted = bool(await store.accounts(run.scope, run_id=found.started.payer or run.id))
             for record in await store.usage(run.scope, run.id):
                 tree.ledger.book(record)
         run.first_record = 0
@@ -134,6 +136,7 @@ def chat_of(found: Replay, chat: Chat) -> Chat:
         send_tools=not given.without_tools,
         budget=chat.budget,
         traceparent=given.traceparent,
+        caller=chat.caller,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from ...errors import StorageError
@@ -16,12 +17,12 @@ from ...storage.types import RunStart, Settlement, StoredRun
 from ...token_engine.counting.base import EstimatingCounter
 from ...token_engine.counting.sizes import message_text
 from ...usage import Tokens, UsageRecord
-from ..journal.data_policy import NOTHING, DataPolicy, policy_of
-from ..journal.entries import Ended, outcome_of
+from ..journal.data_policy import NOTHING, policy_of
+from ..journal.entries import Ended, Started, outcome_of
 from ..journal.lease import LEASE, Tree
 from ..journal.replay import OpenTurn, started_of
 from ..journal.writer import Journal
-from ..outcome import Outcome, result_message
+from ..outcome import Outcome, reply_of, result_message
 from ..run import RunSession
 from ..tool_calls.context import OUTSIDE
 from ..tool_calls.dispatch import INTERRUPTED, NOT_RUN
@@ -46,6 +47,9 @@ async def seal(
     tree = Tree(root_id, store, LEASE)
     claim = tree.claim = await store.claim(scope, root_id, process_owner(), tree.lease)
     try:
+        stored = await store.run(claim.scope, root_id)
+        if stored is not None and (started := await _started(store, stored.start)) is not None:
+            tree.claim = replace(claim, payer=started.payer)
         await seal_below(tree, status, why)
         root = await store.run(claim.scope, root_id)
         assert root is not None
@@ -78,7 +82,8 @@ async def _seal_one(tree: Tree, run: StoredRun, status: Literal["cancelled", "fa
     assert store is not None
     operations = await store.operations(start.scope, run_id=start.run_id)
     journal = Journal(tree, start.run_id, start.scope, _count)
-    journal.policy = await _policy(store, start)
+    started = await _started(store, start)
+    journal.policy = NOTHING if started is None else policy_of(started.policy)
     journal.restore(run.entries, 0, "")
     for operation in operations:
         if operation.kind == "model_call":
@@ -89,6 +94,8 @@ async def _seal_one(tree: Tree, run: StoredRun, status: Literal["cancelled", "fa
     journal.close([operation.key for operation in operations if operation.kind == "tool_call"])
     receipt = tree.receipt() if start.run_id == start.root_id else None
     end = journal.end_of(status, await _last_text(store, start), why)
+    if start.parent_id is not None and start.run_id == start.root_id:
+        end = replace(end, reply=reply_of(start.agent, status, "", why))
     await journal.append(Ended(status=status, error=why, receipt=receipt), _last_step(operations), end=end)
 
 
@@ -103,13 +110,13 @@ async def close_open_turn(run: RunSession, why: str) -> None:
         await seal_below(run.tree, "cancelled", why)
 
 
-async def _policy(store: Store, start: RunStart) -> DataPolicy:
-    """Return the run's data policy, or `NOTHING` if entry 0 is damaged."""
+async def _started(store: Store, start: RunStart) -> Started | None:
+    """Return the run's entry 0; None if it is damaged."""
     try:
         stored = await store.load(start.scope, start.run_id)
-        return NOTHING if stored is None else policy_of(started_of(stored).policy)
+        return None if stored is None else started_of(stored)
     except Exception:  # noqa: BLE001 - whatever is wrong with the entry, the run must be ended
-        return NOTHING
+        return None
 
 
 async def _last_text(store: Store, start: RunStart) -> str:

@@ -15,13 +15,27 @@ from ..run import RunSession
 class NeedsAnswer(Exception):  # noqa: N818 - a signal from a call to its dispatcher, not an error
     """The call cannot continue without an answer from outside."""
 
-    def __init__(self, kind: WaitKind, seconds: float | None, who: tuple[str, ...], note: str, arguments: str) -> None:
+    def __init__(
+        self,
+        kind: WaitKind,
+        seconds: float | None,
+        who: tuple[str, ...],
+        note: str,
+        arguments: str,
+        *,
+        target: str = "",
+        task: str = "",
+    ) -> None:
         super().__init__(kind)
         self.kind: WaitKind = kind
         self.seconds = seconds
         self.who = tuple(who)
         self.note = note
         self.arguments = arguments
+        self.target = target
+        """The target of a fleet that does the work; empty: none."""
+        self.task = task
+        """JSON text of the work."""
 
 
 def arguments_text(arguments: dict[str, Any]) -> str:
@@ -46,6 +60,8 @@ def wait_of(run: RunSession, call: ToolCall, key: str, needs: NeedsAnswer) -> Wa
         who=needs.who,
         note=needs.note,
         expires=needs.seconds,
+        target=needs.target,
+        task=needs.task,
     )
 
 

@@ -223,6 +223,10 @@ class Call:
             raise ToolError(CUT_OFF)
         if self.answer is not None and (answered := answer_text(self.answer)) is not None:
             content, is_error = answered
+            if self.answer.target:
+                from .called_run import count_called_run  # noqa: PLC0415 - as below
+
+                await count_called_run(run, self.key)
             return failed(call, content) if is_error else await self._structured(tool, content)
         if self.state == "unknown":
             return self._unknown()
@@ -249,7 +253,11 @@ class Call:
         elif isinstance(value, Pending):
             if not tool.remote:
                 raise ToolError(f"tool {tool.name!r} returned Pending: declare it with @tool(remote=True)")
-            raise NeedsAnswer("result", value.seconds, (), value.note, call.arguments)
+            if not value.target:
+                raise NeedsAnswer("result", value.seconds, (), value.note, call.arguments)
+            from .called_run import waiting_call  # noqa: PLC0415 - most runs have no call of a target
+
+            raise waiting_call(run, self.ordinal, value, call.arguments)
         else:
             outcome = await self._structured(tool, value)
         outcome.stored = outcome.stored and not context.unkept

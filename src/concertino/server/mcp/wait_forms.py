@@ -7,9 +7,8 @@ from typing import Any
 
 import mcp_types as types
 
-from ...agents.person import ASK_PERSON
 from ...scope import Scope
-from ...waits import Wait
+from ...waits import ASK_PERSON, Wait
 from ..protocols.turn_log import WaitAnswer
 from ..protocols.values import arguments_of
 

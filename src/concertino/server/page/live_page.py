@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Any
@@ -14,6 +13,7 @@ from ...runtime import Conversation
 from ...scope import OPERATOR
 from ...storage.base import Store
 from ...storage.conversation_types import StoredConversation
+from ..frames import frame
 from .site import Site
 from .turn_parts import TurnParts, status_of
 from .turn_view import TurnView
@@ -38,10 +38,8 @@ async def page_frames(
         while not page.ended:
             await page.news.wait()
             await asyncio.sleep(_FRAME)
-            for frame in page.frames():
-                yield f"data: {json.dumps(frame, ensure_ascii=False, separators=(',', ':'))}\n\n".encode(
-                    errors="replace"
-                )
+            for change in page.frames():
+                yield frame(change)
     finally:
         task.cancel()
         await asyncio.wait([task])

@@ -25,7 +25,7 @@ from ...waits import Wait, is_denial
 from .log_pieces import Piece
 from .turn_stream import TurnStream
 from .ui_message import UIMessageBuilder
-from .values import JsonObject, address_of, arguments_of, failure_of, output_of, sources_of, tokens_of
+from .values import JsonObject, address_of, arguments_of, failure_of, link_of, output_of, sources_of, tokens_of
 
 LEAST_GROWTH = 80
 """Characters that a preview grows before it is sent again, and at least an eighth: so all previews of a text together
@@ -194,6 +194,8 @@ class AISDKStream(TurnStream):
     def _wait(self, event: CallWaiting) -> Iterator[JsonObject]:
         """Ask for an approval: where the call is, and on the root's call above it, which the client can answer."""
         if event.kind != "approval":
+            if url := link_of(event.name, event.arguments):
+                yield {"type": "data-link", "id": event.key, "data": {"key": event.key, "note": event.note, "url": url}}
             return
         shown = {"key": event.key, "tool": event.name, "agent": event.agent_path, "note": event.note}
         data = {**shown, "input": arguments_of(event.arguments), "who": list(event.who)}

@@ -17,12 +17,18 @@ _TEXTS = ("text", "input_text", "output_text")
 def chat_of(body: JsonObject, scope: Scope) -> Chat:
     """Return the last message as a request, with the messages before it as its history.
 
-    Instructions of the client tell how the user wants to be answered: they never replace the agent's prompt. Calls and
-    results in the history are left out, since the server executes no others than its own. Raises `BadInputError`.
+    Instructions of the client tell how the user wants to be answered: they never replace the agent's prompt. Tools of
+    the client are never called, as a model is free to do unless one is required; calls and results in the history are
+    left out. Raises `BadInputError`.
     """
-    for name in ("tools", "functions", "previous_response_id", "conversation"):
+    for name in ("previous_response_id", "conversation"):
         if body.get(name):
-            raise BadInputError(f"{name!r} is not supported: the server has its own tools, and keeps no conversation")
+            raise BadInputError(f"{name!r} is not supported: the server keeps no conversation for this protocol")
+    for name in ("tool_choice", "function_call"):
+        if body.get(name) not in (None, "auto", "none"):
+            raise BadInputError(
+                f"{name!r} requires a call: the server has its own tools, and calls none of the client's"
+            )
     instructions = [text_field(body, "instructions")] if body.get("instructions") else []
     history: list[Message] = []
     for role, text, media in _messages(body):

@@ -19,7 +19,7 @@ from ..sql.budgets import to_nano
 from ..sql.claims import ClaimingDue
 from ..sql.events import AddingEvents
 from ..sql.journal import ORPHANED, Appending, Beginning
-from ..sql.rows import EntryRows, account_keys, hash_key, scope_key, storable_row
+from ..sql.rows import EntryRows, claim_accounts, hash_key, scope_key, storable_row
 from ..sql.session import Write
 from ..types import Claim, Entry, Head
 from .texts import ESCAPE, Wire, plain_text
@@ -66,6 +66,8 @@ def _begin(write: Beginning) -> Call | None:
     form = _form(write.first, write.rows)
     own = start.root_id == start.run_id
     if form is None or start.root_id != claim.root_id or start.scope.key != claim.scope.key:
+        return None
+    if own and start.parent_id is not None:
         return None
     if start.turn is not None:
         turn = start.turn
@@ -139,6 +141,7 @@ _CALLS: dict[type, Callable[[Any], Call | None]] = {
 def _form(entry: Entry, rows: EntryRows) -> dict[str, Any] | None:
     """Return the argument of `write_entry`; None if it does not write all of *entry*."""
     others = any(run_id != entry.run_id for run_id, _ in rows.usage)
+    others = others or (entry.end is not None and entry.end.reply is not None)
     if entry.waits or rows.contents or any(put.contents for put in rows.operations) or others or _is_negative(entry):
         return None
     form: dict[str, Any] = {"entry": rows.entry, "token": _token()}
@@ -173,7 +176,7 @@ def _is_negative(entry: Entry) -> bool:
 
 def _charges(entry: Entry) -> dict[str, Any]:
     form: dict[str, Any] = {
-        "accounts": [key.hex() for _, key in account_keys(entry.claim.scope, entry.claim.root_id)],
+        "accounts": [key.hex() for _, key in claim_accounts(entry.claim)],
         "settle": [(done.id, done.tokens, _nano(done.money)) for done in entry.settle],
     }
     if (wanted := entry.reserve) is not None:

@@ -107,7 +107,7 @@ def resolve(connection: Session, scope: AnyScope, key: str, resolution: Resoluti
     if operation is not None:
         if resolution.verdict == "approved" and resolution.remember != "once":
             remember_approval(connection, key, resolution.remember)
-        _answer(connection, operation, resolution, now)
+        answer_operation(connection, operation, resolution, now)
     found = wait(connection, scope, key)
     if found is None:
         raise UnknownWaitError(
@@ -152,7 +152,8 @@ def _answerable(connection: Session, scope: AnyScope, key: str, verdict: Verdict
     return row if row is not None and row["state"] == "running" and row["remote"] else None
 
 
-def _answer(connection: Session, operation: Row, resolution: Resolution, now: float) -> None:
+def answer_operation(connection: Session, operation: Row, resolution: Resolution, now: float) -> None:
+    """Record the answer to a call, and let its tree be due if it has all answers; inside a transaction."""
     sql, key = connection.queries, operation["key"]
     state = transition(operation["state"], _EVENTS[resolution.verdict])
     kind = operation["waits_for"] if operation["state"] == "waiting" else "result"

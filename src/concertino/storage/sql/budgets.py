@@ -8,7 +8,7 @@ from ...errors import BudgetError, ConfigurationError, StorageError, UnknownRunE
 from ...scope import AnyScope, Scope, TenantScope
 from ...usage import UsageRecord
 from ..types import Account, AccountKind, Budget, Claim, Reservation, Settlement
-from .rows import account_keys, bill_row
+from .rows import account_keys, bill_row, claim_accounts
 from .session import Session
 from .statements import scoped
 
@@ -24,7 +24,7 @@ def reserve(connection: Session, claim: Claim, wanted: Reservation) -> None:
     if wanted.tokens < 0 or (wanted.money is not None and wanted.money < 0):
         raise StorageError(f"reservation {wanted.id!r}: amounts must not be negative")
     money = 0 if wanted.money is None else to_nano(wanted.money, up=True)
-    for kind, key in account_keys(claim.scope, claim.root_id):
+    for kind, key in claim_accounts(claim):
         row = connection.execute(sql["account"], (key,)).fetchone()
         if row is None or not row["limited"]:
             continue
@@ -47,7 +47,7 @@ def settle(connection: Session, claim: Claim, done: Settlement) -> None:
     if done.tokens < 0 or (done.money is not None and done.money < 0):
         raise StorageError(f"settlement {done.id!r}: amounts must not be negative")
     money = 0 if done.money is None else to_nano(done.money, up=True)
-    for _, key in account_keys(claim.scope, claim.root_id):
+    for _, key in claim_accounts(claim):
         row = connection.execute(sql["account"], (key,)).fetchone()
         before = connection.execute(sql["reserved"], (done.id, key)).fetchone()
         limited = row is not None and row["limited"]

@@ -14,6 +14,7 @@ from .media import release_contents
 from .rows import account_keys, scope_key, scope_row, to_operation, usage_row
 from .schedule import check_operator
 from .schedules import forget_schedules
+from .secrets import forget_secrets
 from .session import Session
 from .statements import scoped
 
@@ -83,6 +84,7 @@ def erase(connection: Session, scope: Scope | TenantScope, *, force: bool) -> Er
             for name in ("forget_answerer", "forget_sender"):
                 connection.execute(*scoped(connection, name, scope))
         forget_schedules(connection, scope)
+        forget_secrets(connection, scope)
         memories = connection.execute(*scoped(connection, "forget_memories", scope)).rowcount
         if memories:
             connection.rebuild_words()

@@ -17,9 +17,10 @@ from ..process import process_of
 from ..types import PROGRESS, Claim, Entry, Head, RunEnd, RunStart
 from .approvals import FROM_OUTSIDE, open_waits
 from .budgets import reserve, settle
+from .calls import answer_call, start_call
 from .claims import check_claim, claimed_position, stale
 from .media import add_contents, release_contents
-from .rows import EntryRows, PutOperation, account_keys, entry_rows, scope_key, start_row, storable_row
+from .rows import EntryRows, PutOperation, claim_accounts, entry_rows, scope_key, start_row, storable_row
 from .schedule import reschedule
 from .session import Session, Write
 from .statements import limited
@@ -46,12 +47,14 @@ class Beginning(Write[bool]):
         self.start, self.first, self.claim = start, entry, claim
         self.tree = claim.root_id
         self.rows, self.row = entry_rows(entry), start_row(start)
-        self.accounts = account_keys(start.scope, start.root_id)
+        self.accounts = claim_accounts(claim)
 
     def work(self, connection: Session) -> bool:
         """Insert the run, its head and the entry."""
         sql, now, start, claim = connection.queries, connection.now(), self.start, self.claim
         root = _claimed_root(connection, start, claim)
+        if root is None and start.parent_id is not None:
+            start_call(connection, start)
         found = connection.execute(sql["begin_run"], {**self.row, "root": root}).fetchall()
         if not found:
             problem = f"run {start.run_id!r} exists: resume it, or use another id"
@@ -96,6 +99,8 @@ class Appending(Write[Head]):
     def work(self, connection: Session) -> Head:
         """Advance the run's head, if the claim allows it, and write the entry."""
         sql, entry, now = connection.queries, self.appended, connection.now()
+        if entry.end is not None and entry.end.reply is not None:
+            connection.lock("lock_caller", {"run_id": entry.run_id})
         found = connection.execute(limited(sql["advance"], "Scope"), self.bound).fetchone()
         if found is None:
             _refuse(connection, entry)
@@ -209,6 +214,8 @@ def end_tree(connection: Session, run: int, root: int, end: RunEnd, now: float) 
         for below, erase_after in connection.execute(sql["open_below"], bound).fetchall():
             orphan = RunEnd(status="cancelled", answer="", error=ORPHANED, ended=end.ended, erase_after=erase_after)
             _end_one(connection, below, orphan, now)
+        if end.reply is not None:
+            answer_call(connection, run, end.reply, now)
     erased = False
     for ended, erase_after in connection.execute(sql["ended_tree"], bound).fetchall():
         at_once = erase_after is not None and erase_after <= 0

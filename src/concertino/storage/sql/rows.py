@@ -27,6 +27,7 @@ from ..codec import (
 from ..types import (
     JOURNAL_VERSION,
     AccountKind,
+    Claim,
     Entry,
     EntryMessage,
     Memory,
@@ -99,6 +100,11 @@ def account_keys(scope: Scope | TenantScope, run_id: str | None = None) -> list[
     if scope.tenant:
         found.append(("tenant", scope.tenant))
     return [(kind, blake2b(f"{kind}:{name}".encode(), digest_size=16).digest()) for kind, name in found]
+
+
+def claim_accounts(claim: Claim) -> list[tuple[AccountKind, bytes]]:
+    """Return the kinds and keys of the accounts that the tree of *claim* draws on."""
+    return account_keys(claim.scope, claim.payer or claim.root_id)
 
 
 def storable_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -214,6 +220,8 @@ def wait_row(wait: Wait, now: float) -> dict[str, Any]:
         "note": storable(wait.note),
         "opened": now,
         "expires": None if wait.expires is None else now + wait.expires,
+        "target": wait.target,
+        "task": storable(wait.task),
     }
 
 
@@ -337,6 +345,7 @@ def to_wait(row: Row) -> Wait:
         opened=row["opened"],
         expires=row["expires"],
         resolution=resolution,
+        target=row["target"],
     )
 
 

@@ -16,6 +16,7 @@ from ..types import (
     ApprovalRule,
     Budget,
     Claim,
+    ClaimedCall,
     Command,
     CommandKind,
     Due,
@@ -36,6 +37,7 @@ from . import (
     approval_rules,
     approvals,
     budgets,
+    calls,
     claims,
     erasure,
     events,
@@ -44,6 +46,7 @@ from . import (
     reader,
     schedule,
     schedules,
+    secrets,
 )
 from .conversation_store import SqlConversations
 from .session import StoreConnection, TreeCall, WriteCall
@@ -114,7 +117,49 @@ class SqlSchedules:
         return await self._connection.write(WriteCall(schedules.delete_schedule, scope, schedule_id))
 
 
-class SqlStore(SqlApprovalRules, SqlConversations, SqlSchedules):
+class SqlCalls:
+    """`CallStore` on one connection."""
+
+    _connection: StoreConnection
+
+    async def claim_calls(
+        self, scope: Operator, seconds: float, *, limit: int = 50, targets: Collection[str] | None = None
+    ) -> Sequence[ClaimedCall]:
+        """Claim calls of targets that are due."""
+        return await self._connection.run(calls.claim_calls, scope, seconds, limit, targets)
+
+    async def claim_target(self, scope: Operator, target: str, owner: str, seconds: float) -> str:
+        """Make *owner* the only consumer of *target*, unless it has one. Return the owner of the target now."""
+        return await self._connection.write(WriteCall(calls.claim_target, scope, target, owner, seconds))
+
+    async def leave_target(self, scope: Operator, target: str, owner: str) -> None:
+        """End the lease of *owner* on *target*."""
+        await self._connection.write(WriteCall(calls.leave_target, scope, target, owner))
+
+
+class SqlSecrets:
+    """`SecretStore` on one connection."""
+
+    _connection: StoreConnection
+
+    async def secret(self, scope: AnyScope, name: str) -> tuple[str, int] | None:
+        """Return the encrypted text and the version of a secret, or None."""
+        return await self._connection.run(secrets.secret, scope, name)
+
+    async def put_secret(self, scope: Scope, name: str, sealed: str, *, version: int | None) -> bool:
+        """Replace *version* of a secret, and end the claim on it; with None, add it. Return whether this was done."""
+        return await self._connection.write(WriteCall(secrets.put_secret, scope, name, sealed, version))
+
+    async def claim_secret(self, scope: Scope, name: str, *, version: int, seconds: float) -> bool:
+        """Claim *version* of a secret for *seconds*. Return False if it is claimed, or has another version."""
+        return await self._connection.write(WriteCall(secrets.claim_secret, scope, name, version, seconds))
+
+    async def delete_secret(self, scope: AnyScope, name: str, *, version: int | None = None) -> bool:
+        """Erase a secret, if it has *version*; with None, whichever it has. Return whether there was one."""
+        return await self._connection.write(WriteCall(secrets.delete_secret, scope, name, version))
+
+
+class SqlStore(SqlApprovalRules, SqlConversations, SqlSchedules, SqlSecrets, SqlCalls):
     """`Store` and `Memories` on one connection; `storage.base` documents the methods.
 
     Every method may raise `StorageError`, which names the file and the remedy. A cancelled call is carried out as a

@@ -16,8 +16,8 @@ CREATE TABLE runs (
     run_id           TEXT NOT NULL UNIQUE,
     root             INTEGER NOT NULL,      -- number of the run at the top of its tree
     scope_key        BLOB NOT NULL,
-    parent_id        TEXT,
-    parent_call      TEXT,
+    parent_id        TEXT,                  -- of a root: the run of another tree whose call it answers
+    parent_call      TEXT,                  -- of a root: the key of that call
     agent            TEXT NOT NULL,
     agent_path       TEXT NOT NULL,
     conversation_key BLOB,
@@ -33,6 +33,7 @@ CREATE INDEX runs_by_conversation ON runs (conversation_key, started);
 CREATE INDEX runs_by_scope ON runs (scope_key, started);
 CREATE INDEX runs_by_tenant ON runs (tenant, started) WHERE tenant <> '';  -- a single tenant needs none
 CREATE INDEX runs_by_start ON runs (started);
+CREATE INDEX runs_by_caller ON runs (parent_id) WHERE root = number AND parent_id IS NOT NULL;
 
 -- The state of each run. The row of a root also has the claim on its tree (epoch, owner, process, lease, tries), and
 -- when the tree is due (ready_at, not_before, reason).
@@ -154,10 +155,12 @@ CREATE TABLE operations (
     prompt     INTEGER,
     expires    REAL,                        -- deadline of its wait
     outcome    INTEGER,                     -- its row in outcomes
+    due_at     REAL,                        -- of a call of a target: a process may take it from then on; NULL: taken
     PRIMARY KEY (scope_key, key)
 ) WITHOUT ROWID;
 CREATE INDEX operations_of_tree ON operations (root, run);
 CREATE INDEX operations_waiting ON operations (expires) WHERE state = 'waiting';
+CREATE INDEX operations_due ON operations (due_at) WHERE due_at IS NOT NULL;
 
 CREATE TABLE outcomes (
     number  INTEGER PRIMARY KEY,
@@ -178,6 +181,8 @@ CREATE TABLE waits (
     note           TEXT NOT NULL,
     opened         REAL NOT NULL,
     expires        REAL,
+    target         TEXT NOT NULL,           -- whose processes do the work; '': none
+    task           TEXT NOT NULL,           -- JSON: the work
     UNIQUE (key, kind)                      -- a call may wait for an approval, and later for its result
 );
 CREATE INDEX waits_of_run ON waits (run);
@@ -197,6 +202,23 @@ CREATE TABLE answers (
     UNIQUE (key, kind)
 );
 CREATE INDEX answers_of_run ON answers (run);
+
+-- A run that works for a call of another tree stops when the call is answered without it.
+CREATE TRIGGER stop_called AFTER INSERT ON answers WHEN new.kind = 'result' BEGIN
+    UPDATE heads SET
+        stop = 1, not_before = 0, ready_at = max(new.at, CASE WHEN owner = '' THEN 0 ELSE lease END)
+    WHERE ending IS NULL AND run IN (
+        SELECT r.number FROM runs AS c JOIN runs AS r ON r.parent_id = c.run_id AND r.root = r.number
+        WHERE c.number = new.run AND r.parent_call = new.key AND r.scope_key = c.scope_key
+    );
+END;
+
+-- The only consumers of targets that have one.
+CREATE TABLE consumers (
+    target TEXT PRIMARY KEY,
+    owner  TEXT NOT NULL,
+    lease  REAL NOT NULL                    -- end of the lease
+) WITHOUT ROWID;
 
 -- Tools that a user has approved for a conversation, or for good. It has names of agents and tools only, so its rows are
 -- deleted like those of other tables without content.
@@ -322,6 +344,19 @@ CREATE TABLE schedule_heads (
 );
 CREATE INDEX due_schedules ON schedule_heads (due_at) WHERE due_at IS NOT NULL;
 
+-- Secrets of users, such as tokens. They are changed and deleted in place, because what may remain is encrypted.
+CREATE TABLE secrets (
+    number        INTEGER PRIMARY KEY,
+    name          TEXT NOT NULL,
+    scope_key     BLOB NOT NULL,
+    tenant        TEXT NOT NULL,
+    user_id       TEXT NOT NULL,
+    sealed        TEXT NOT NULL,           -- encrypted with a key that the database does not have
+    version       INTEGER NOT NULL,
+    claimed_until REAL NOT NULL            -- until then other processes do not claim it
+);
+CREATE UNIQUE INDEX secrets_of_scope ON secrets (scope_key, name);
+
 -- Conversations. A turn is one root run, or a message that waits until the conversation is idle. Its row has no content:
 -- what people wrote is in messages, runs and ends, and in conversation_texts.
 CREATE TABLE conversations (
@@ -359,10 +394,19 @@ CREATE TABLE turns (
     mode         TEXT NOT NULL,
     created      REAL NOT NULL,
     not_before   REAL NOT NULL,             -- a queued turn that could not be started is postponed until then
+    ended        INTEGER NOT NULL DEFAULT 0,    -- its run has ended
     UNIQUE (conversation, submit_key)
 );
 CREATE INDEX turns_by_parent ON turns (conversation, parent);
-CREATE INDEX turns_to_close ON turns (conversation, first DESC, number) WHERE state IN ('queued', 'open');
+-- What the watchdog looks for has indexes that leave out the turns of runs that wait.
+CREATE INDEX turns_queued ON turns (conversation, first DESC, number) WHERE state = 'queued';
+CREATE INDEX turns_open ON turns (run) WHERE state = 'open';
+CREATE INDEX turns_ended ON turns (number) WHERE state = 'open' AND ended;
+
+CREATE TRIGGER turn_ends AFTER UPDATE OF ending ON heads WHEN NEW.ending IS NOT NULL
+BEGIN
+    UPDATE turns SET ended = 1 WHERE run = NEW.run AND state = 'open';
+END;
 
 CREATE TABLE conversation_texts (
     number       INTEGER PRIMARY KEY,

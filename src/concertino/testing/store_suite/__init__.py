@@ -26,6 +26,7 @@ with extra("testing", "the conformance suite of stores"):
 from .kit import *
 from .store_approvals import *
 from .store_budgets import *
+from .store_calls import *
 from .store_claims import *
 from .store_conversations import *
 from .store_erasure import *
@@ -36,6 +37,7 @@ from .store_operations import *
 from .store_schedule import *
 from .store_schedules import *
 from .store_scopes import *
+from .store_secrets import *
 from .store_usage import *
 from .store_waits import *
 

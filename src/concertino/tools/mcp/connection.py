@@ -18,6 +18,7 @@ from ...errors import ConcertinoError, ToolError
 from ...extras import extra
 from ...records import record
 from ...scope import Scope
+from .oauth.refused_requests import refusals
 from .server import McpServer
 
 with extra("mcp", "a connection to an MCP server"):
@@ -47,6 +48,8 @@ class Elicitation:
     """JSON Schema of the answer, an object without nesting; None if the user is to open *url*."""
     url: str = ""
     """An address to open, such as a login page. Show it in full, and never open it without consent."""
+    login: str = ""
+    """The name of the server, if *url* is the page on which the user logs in to it."""
 
 
 @record(kw_only=True)
@@ -103,7 +106,7 @@ class Connection:
         return not self._dialogues
 
     async def client(self) -> Client:
-        """Return the client, and connect if necessary. Raises `McpConnectionError`."""
+        """Return the client, and connect if necessary. Raises `McpConnectionError` and `LoginRequiredError`."""
         try:
             async with asyncio.timeout(self.server.connect_seconds):
                 while (last := self._task) is not None and self._closing.is_set():
@@ -138,7 +141,8 @@ class Connection:
     async def call(self, tool: str, arguments: dict[str, Any], dialogue: Dialogue, progress: Any) -> Any:
         """Call a tool and return the server's `CallToolResult`.
 
-        Raises `McpConnectionError` if the connection is lost, and `ToolError` for an error or an invalid result.
+        Raises `McpConnectionError` if the connection is lost, `ToolError` for an error or an invalid result, and
+        `LoginRequiredError`.
         """
         client, closing = await self.client(), self._closing
         async with self._turn(dialogue):
@@ -163,7 +167,8 @@ class Connection:
             self._dialogues.append(dialogue)
             token = _current.set(dialogue)
             try:
-                yield
+                with refusals(self.server.name):
+                    yield
             finally:
                 _current.reset(token)
                 self._dialogues.remove(dialogue)
@@ -173,18 +178,26 @@ class Connection:
     async def _keep(self, ready: asyncio.Future[Client], closing: asyncio.Event) -> None:
         errors: deque[str] = deque(maxlen=1)
         try:
-            async with self._open(errors) as client:
-                if not ready.done():
-                    ready.set_result(client)
-                listening = asyncio.create_task(self._listen(client))
-                try:
-                    await closing.wait()
-                finally:
-                    listening.cancel()
+            with refusals(self.server.name):
+                await self._serve(ready, closing, errors)
+        except ConcertinoError as error:
+            if not ready.done():
+                ready.set_exception(error)
         except Exception as error:  # noqa: BLE001 - every failure of a server is an error of its own calls only
             if not ready.done():
                 written = f"; it wrote: {errors[-1]}" if errors else ""
                 ready.set_exception(McpConnectionError(self._problem(error) + written))
+
+    async def _serve(self, ready: asyncio.Future[Client], closing: asyncio.Event, errors: deque[str]) -> None:
+        """Open the connection, and keep it open until *closing* is set."""
+        async with self._open(errors) as client:
+            if not ready.done():
+                ready.set_result(client)
+            listening = asyncio.create_task(self._listen(client))
+            try:
+                await closing.wait()
+            finally:
+                listening.cancel()
 
     def _ended(self, ready: asyncio.Future[Client], closing: asyncio.Event, _: asyncio.Task[None]) -> None:
         if not ready.done():  # the task was cancelled; the calls that wait for it were not
@@ -210,7 +223,7 @@ class Connection:
             return
         headers = server.headers(self._scope) if callable(server.headers) else server.headers
         headers = await headers if isinstance(headers, Awaitable) else headers
-        auth = None if server.auth is None else server.auth(self._scope)
+        auth = server.authorization(self._scope)
         async with create_mcp_http_client(headers=dict(headers), auth=auth) as http:
             transport = streamable_http_client(server.url, http_client=http, max_sse_event_size=_MOST_EVENT_BYTES)
             async with Client(transport, **common) as client:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any, Protocol
 
@@ -15,11 +14,9 @@ from ...ids import handle_for
 from ...messages import Media
 from ...scope import Scope
 from ..base import Effect, Tool, ToolContext, ToolResult
-from .connection import Connection, Dialogue, Elicitation, ElicitationAnswer, McpConnectionError
+from .connection import Connection, Dialogue, ElicitationAnswer, McpConnectionError
+from .login_tool import LoginToolbox, with_login
 from .server import McpServer
-
-ElicitationAsk = Callable[[ToolContext, Elicitation], Awaitable[ElicitationAnswer]]
-"""Asks the user of a call."""
 
 _LONGEST_DESCRIPTION = 8_000
 _LONGEST_NAME = 64
@@ -28,10 +25,8 @@ _PROGRESS_SECONDS = 0.2
 _CONNECTION_LOST = "{}: whether the call took effect is unknown. Find that out before you call it again."
 
 
-class Toolbox(Protocol):
+class Toolbox(LoginToolbox, Protocol):
     """The toolbox of a tool."""
-
-    ask: ElicitationAsk | None
 
     def connection(self, server: McpServer, scope: Scope) -> Connection:
         """Return the connection of *scope* to *server*."""
@@ -54,10 +49,14 @@ class McpTool(Tool):
         self._toolbox = toolbox
 
     async def execute(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Call the tool. A call for which the user has answered a question is repeated with the answer.
+        """Call the tool. A call for which the user has answered a question, or has logged in, is repeated.
 
         Raises `ToolError` with the server's error, and if the server cannot be reached.
         """
+        return await with_login(self._toolbox, self._server, context, lambda: self._answered(arguments, context))
+
+    async def _answered(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Call the tool until all questions of the server are answered."""
         answers: list[ElicitationAnswer] = []
         show = _Progress(context, self._remote_name)
         while True:

@@ -11,9 +11,12 @@ from ...errors import ConfigurationError
 from ...records import record
 from ...scope import Scope
 from ..base import DEFAULT_TIMEOUT, Effect
+from ..web.addresses import is_local
 
 if TYPE_CHECKING:
     import httpx2
+
+    from .oauth.mcp_oauth import McpOAuth
 
 HeaderSource = Mapping[str, str] | Callable[[Scope], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """The headers of all requests, or a function that returns those of a user."""
@@ -40,6 +43,8 @@ class McpServer:
     """HeaderSource such as `Authorization`. With a function, each scope has a connection of its own."""
     auth: Callable[[Scope], httpx2.Auth] | None = None
     """A function that returns the authorization of a scope, such as the MCP SDK's `OAuthClientProvider`."""
+    oauth: McpOAuth | None = None
+    """Logins of users. Each user then has tools of their own, and logs in when the server asks for it."""
     tools: Collection[str] | None = None
     """The server's names of the tools to offer; None for all."""
     effects: Mapping[str, Effect] = field(default_factory=dict)
@@ -58,8 +63,9 @@ class McpServer:
             raise ConfigurationError(f"MCP server {self.name!r}: give either a command or a url")
         if self.url and not re.match(r"https?://[^/]", self.url):
             raise ConfigurationError(f"MCP server {self.name!r}: invalid url {self.url!r:.80}: use http:// or https://")
-        if self.command and (self.headers or self.auth):
+        if self.command and (self.headers or self.auth or self.oauth):
             raise ConfigurationError(f"MCP server {self.name!r}: a command has no headers and no auth; use env")
+        self._check_oauth()
         for tool, effect in self.effects.items():
             if effect not in get_args(Effect):
                 raise ConfigurationError(
@@ -71,7 +77,21 @@ class McpServer:
             if not isinstance(value, int | float) or not value > 0:
                 raise ConfigurationError(f"MCP server {self.name!r}: invalid {setting} {value!r}: use seconds above 0")
 
+    def _check_oauth(self) -> None:
+        if self.oauth is None:
+            return
+        if self.auth is not None:
+            raise ConfigurationError(f"MCP server {self.name!r}: give either auth or oauth")
+        if not self.url.startswith("https://") and not is_local(self.url):
+            raise ConfigurationError(f"MCP server {self.name!r}: use https://, because oauth sends tokens")
+
     @property
     def per_scope(self) -> bool:
         """True if each scope has a connection of its own."""
-        return callable(self.headers) or self.auth is not None
+        return callable(self.headers) or self.auth is not None or self.oauth is not None
+
+    def authorization(self, scope: Scope) -> httpx2.Auth | None:
+        """Return the authorization of the requests of *scope*."""
+        if self.oauth is not None:
+            return self.oauth.auth(self, scope)
+        return None if self.auth is None else self.auth(scope)

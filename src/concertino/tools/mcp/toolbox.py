@@ -13,9 +13,12 @@ from ...messages import AssistantMessage, Media, MediaPart, Message, Text, UserM
 from ...scope import Scope
 from ..base import Tool, ToolResult, check_tool
 from .connection import Connection, McpConnectionError
-from .remote_tool import ElicitationAsk, McpTool, add_block, add_contents
+from .login_tool import ElicitationAsk, LogIn
+from .oauth.refused_requests import refusals
+from .remote_tool import McpTool, add_block, add_contents
 from .resource_tools import ListResources, ReadResource
 from .server import McpServer
+from .user_tools import UserTools
 
 log = logging.getLogger("concertino.mcp")
 
@@ -46,6 +49,7 @@ class McpToolbox:
         self._connections: dict[tuple[str, str], Connection] = {}
         self._refreshing: dict[str, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
+        self.users = UserTools(self._servers.values(), self.listed, report)
         self.ask: ElicitationAsk | None = None
         """How to ask the user a question of a server; None refuses it. `McpTools` sets it."""
         self.problems: dict[str, tuple[str, ...]] = {}
@@ -66,8 +70,15 @@ class McpToolbox:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools of all servers; another tuple after a server has changed its tools."""
+        """The tools of all servers; another tuple after a server has changed its tools.
+
+        Of a server with `oauth`, it is a tool to log in. `tools_of` has those of a user.
+        """
         return self._all
+
+    async def tools_of(self, scope: Scope) -> tuple[Tool, ...]:
+        """Return the tools of the servers with `oauth` to which the user of *scope* has logged in."""
+        return await self.users.tools_of(scope)
 
     async def refresh(self) -> None:
         """List the tools of all servers again."""
@@ -134,7 +145,8 @@ class McpToolbox:
             raise ConfigurationError(f"no MCP server is named {server!r}: choose from {', '.join(self._servers)}")
         try:
             async with asyncio.timeout(known.timeout):
-                return await send(await self.connection(known, scope or Scope()).client())
+                with refusals(server):
+                    return await send(await self.connection(known, scope or Scope()).client())
         except ConcertinoError as error:
             raise ToolError(str(error)) from None
         except TimeoutError:
@@ -158,7 +170,7 @@ class McpToolbox:
         problems: list[str] = []
         try:
             async with asyncio.timeout(server.connect_seconds):
-                tools = await self._listed(server, problems)
+                tools = await self._shared_tools(server, problems)
         except TimeoutError:
             problems = [f"MCP server {server.name!r} did not list its tools within {server.connect_seconds:g} s"]
         except McpConnectionError as error:
@@ -175,8 +187,15 @@ class McpToolbox:
         for problem in problems:
             self._report(problem)
 
-    async def _listed(self, server: McpServer, problems: list[str]) -> tuple[Tool, ...]:
-        client = await self.connection(server, Scope()).client()
+    async def _shared_tools(self, server: McpServer, problems: list[str]) -> tuple[Tool, ...]:
+        if server.oauth is None:
+            return await self.listed(server, Scope(), problems)
+        self.users.forget(server)
+        return (LogIn(server, self),)
+
+    async def listed(self, server: McpServer, scope: Scope, problems: list[str]) -> tuple[Tool, ...]:
+        """List the tools of *server* for *scope*, and add to *problems* which are left out. Raises what fails."""
+        client = await self.connection(server, scope).client()
         found: dict[str, Tool] = {}
         offered: set[str] = set()
         cursor: str | None = None

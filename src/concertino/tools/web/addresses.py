@@ -10,6 +10,7 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from urllib.parse import urlsplit
 
 from ...errors import LibraryError
 
@@ -66,6 +67,15 @@ def is_public(address: Address) -> bool:
             if address in network:
                 return is_public(IPv4Address((number >> shift) & 0xFFFFFFFF))
     return _is_in(address, _PUBLIC) and not _is_in(address, _SPECIAL)
+
+
+def is_local(url: str) -> bool:
+    """Return whether *url* names this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _is_in(address: Address, networks: Iterable[IPv4Network | IPv6Network]) -> bool:

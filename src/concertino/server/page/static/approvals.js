@@ -1,5 +1,6 @@
 // Cards of calls that wait for an approval, in a chat and on a page of their own.
 
+import { rest } from "./focus.js";
 import { announce, api, complain } from "./http.js";
 
 export const actions = {
@@ -29,6 +30,13 @@ function edited(form) {
   }
 }
 
+/** Shows how many calls wait for an approval. */
+export function countApprovals(count) {
+  const badge = document.getElementById("open-approvals");
+  badge.textContent = Math.max(count, 0);
+  badge.hidden = count <= 0;
+}
+
 async function answer(card, form, decision) {
   const body = { decision };
   if (decision === "approve") {
@@ -44,21 +52,21 @@ async function answer(card, form, decision) {
     }
     body.reason = form.elements.reason.value;
   }
+  const held = document.activeElement;
   const controls = [...form.elements];
+  rest(card.closest("[data-turn]") ?? document.getElementById("main"));
   for (const each of controls) each.disabled = true;
   try {
     await api("POST", `/api/approvals/${encodeURIComponent(card.dataset.key)}`, body);
   } catch (error) {
     for (const each of controls) each.disabled = false;
+    held.focus();
     throw error;
   }
   announce(decision === "approve" ? "Allowed." : "Denied.");
   card.classList.add("answered");
   card.closest(".waiting-call")?.remove();
-  const badge = document.getElementById("open-approvals");
-  const left = Math.max(Number(badge.textContent) - 1, 0);
-  badge.textContent = left;
-  badge.hidden = left === 0;
+  countApprovals(Number(document.getElementById("open-approvals").textContent) - 1);
 }
 
 document.addEventListener("submit", async (event) => {

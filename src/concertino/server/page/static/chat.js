@@ -1,10 +1,14 @@
 // The chat: sending, stopping, editing, branches, and the list of turns.
 
-import { announce, api, base, complain, copied, fragment, localize } from "./http.js";
+import { countApprovals } from "./approvals.js";
+import { announce, api, base, complain, copied, fragment, inform, localize } from "./http.js";
 import { decorate } from "./decorate.js";
 import { ask } from "./dialog.js";
+import { DistantTurns } from "./distant.js";
+import { keepFocus } from "./focus.js";
 import { Live } from "./live.js";
 import { refresh } from "./panel.js";
+import { Scrolling } from "./scrolling.js";
 import { Uploads } from "./uploads.js";
 
 const chat = document.getElementById("chat");
@@ -14,9 +18,9 @@ const scroll = document.getElementById("scroll");
 const text = document.getElementById("text");
 const uploads = chat ? new Uploads(composer, text) : null;
 let conversation = chat?.dataset.conversation ?? "";
+const scrolling = chat ? new Scrolling(scroll, turns) : null;
+const distant = chat ? new DistantTurns(turns, scroll, before, complain) : null;
 let live = null;
-let following = true; // whether the newest text stays in view
-let pinned = true; // also when the question leaves it
 
 const path = (rest = "") => `/api/conversations/${encodeURIComponent(conversation)}${rest}`;
 const turnPath = (button, rest) => path(`/turns/${encodeURIComponent(turnOf(button).dataset.turn)}/${rest}`);
@@ -25,9 +29,20 @@ const key = () => ({ headers: { "Idempotency-Key": crypto.randomUUID?.() ?? Stri
 
 // -- the list of turns
 
+/** Returns a page of turns as the server has it: the newest, or those before an element of the list. */
+async function before(element) {
+  const id = element?.dataset.before ?? (element?.dataset.state === "queued" ? "" : element?.dataset.turn);
+  const found = await fragment(
+    `/c/${encodeURIComponent(conversation)}/turns${id ? `?before=${encodeURIComponent(id)}` : ""}`,
+  );
+  decorate(found);
+  localize(found);
+  return found;
+}
+
 /** Makes the list of turns as the server has it. Turns that have not changed stay as they are. */
 async function sync() {
-  const found = await fragment(`/c/${encodeURIComponent(conversation)}/turns`);
+  const found = await before(null);
   const seen = found.querySelector("[data-seen]");
   const shown = new Map([...turns.querySelectorAll("[data-turn]")].map((each) => [each.dataset.turn, each]));
   const fresh = [...found.querySelectorAll("[data-turn]")];
@@ -37,28 +52,31 @@ async function sync() {
     if (!each.hidden) older.unshift(each);
   }
   const earlier = found.querySelector(".earlier");
-  const before = first ? older : earlier ? [earlier] : [];
-  const list = [seen, ...before, ...fresh.map((each) => kept(shown.get(each.dataset.turn), each))];
-  for (const each of [...turns.children]) if (!list.includes(each)) each.remove();
-  list.forEach((each, index) => {
-    if (turns.children[index] !== each) turns.insertBefore(each, turns.children[index] ?? null);
+  const above = first ? older : earlier ? [earlier] : [];
+  const list = [seen, ...above, ...fresh.map((each) => kept(shown.get(each.dataset.turn), each))];
+  keepFocus(() => {
+    for (const each of [...turns.children]) if (!list.includes(each)) each.remove();
+    list.forEach((each, index) => {
+      if (turns.children[index] !== each) turns.insertBefore(each, turns.children[index] ?? null);
+    });
   });
   busy();
-  toEnd();
+  watch();
+  scrolling.toEnd();
 }
 
 function kept(old, made) {
   if (old && old.dataset.version === made.dataset.version) return old;
-  if (old && "live" in old.dataset && "live" in made.dataset) {
-    old.dataset.state = made.dataset.state; // its stream fills it
+  const streams = "live" in made.dataset;
+  if (old && "live" in old.dataset && (streams || live?.shows.has(old.dataset.turn))) {
+    old.dataset.state = made.dataset.state; // its stream fills it, up to its end
+    if (!streams) old.dataset.ended = "";
     return old;
   }
   for (const open of old?.querySelectorAll("details[open][id]:not(.agents)") ?? []) {
     const same = made.querySelector(`#${CSS.escape(open.id)}`);
     if (same) same.open = true;
   }
-  decorate(made);
-  localize(made);
   // What was seen live has more than what is stored, if the data policy keeps little.
   for (const slot of "live" in (old?.dataset ?? {}) ? old.querySelectorAll("[data-slot]") : []) {
     const same = made.querySelector(`#${CSS.escape(slot.id)}`);
@@ -83,13 +101,10 @@ async function earlier() {
   const mark = turns.querySelector(".earlier");
   if (!mark || mark.dataset.loading) return;
   mark.dataset.loading = "yes";
-  const found = await fragment(
-    `/c/${encodeURIComponent(conversation)}/turns?before=${encodeURIComponent(mark.dataset.before)}`,
-  );
-  decorate(found);
+  const found = await before(mark).finally(() => delete mark.dataset.loading);
   found.querySelector("[data-seen]").remove();
   const below = scroll.scrollHeight - scroll.scrollTop;
-  mark.replaceWith(found);
+  keepFocus(() => mark.replaceWith(found));
   scroll.scrollTop = scroll.scrollHeight - below;
   watch();
 }
@@ -100,42 +115,10 @@ const sight = chat && new IntersectionObserver((seen) => seen.some((each) => eac
 });
 
 function watch() {
+  distant.watch();
   sight.disconnect();
   const mark = turns.querySelector(".earlier");
   if (mark) sight.observe(mark);
-}
-
-// -- scrolling
-
-const end = () => scroll.scrollHeight - scroll.clientHeight;
-
-/** Follows the newest text, until the question is at the top: then the reader reads from there, or asks for the end. */
-function toEnd() {
-  if (following) {
-    const question = turns.lastElementChild;
-    const top = pinned || !question ? Infinity : question.offsetTop - scroll.offsetTop - 12;
-    scroll.scrollTop = Math.min(end(), top);
-  }
-  offerEnd();
-}
-
-function offerEnd() {
-  document.querySelector(".to-end").hidden = end() - scroll.scrollTop < 60;
-}
-
-function scrolled() {
-  if (end() - scroll.scrollTop < 4) following = pinned = true;
-  offerEnd();
-}
-
-/** Leaves the text where it is as soon as the reader scrolls. */
-function letGo() {
-  following = false;
-}
-
-function begins() {
-  following = true;
-  pinned = false;
 }
 
 // -- sending
@@ -165,10 +148,11 @@ async function send() {
     const whenBusy = composer.elements.when_busy;
     const when_busy = whenBusy.closest("label").hidden ? "queue" : whenBusy.value;
     await api("POST", path("/turns"), { text: message, files, when_busy }, key());
+    if (when_busy === "steer") inform("The agent reads your message before its next step.");
     text.value = "";
     uploads.clear();
     resize();
-    begins();
+    scrolling.begin();
     await changed();
     if (fresh) await entitle(message);
   } finally {
@@ -192,11 +176,13 @@ function setTitle(title) {
 
 async function list() {
   const found = await fragment(`/conversations?here=${encodeURIComponent(conversation)}`);
+  countApprovals(Number(found.querySelector("[data-open-approvals]").dataset.openApprovals));
   document.getElementById("conversations").replaceChildren(found);
 }
 
 /** Shows a change of this page's at once: the stream begins again with the turn in progress. */
 async function changed() {
+  live?.close();
   await sync();
   if (live) live.open();
   else follow();
@@ -213,7 +199,7 @@ function follow() {
       list().catch(() => {});
     },
     (frame) => {
-      toEnd();
+      scrolling.toEnd();
       refresh(frame.turn);
       drawDocument();
     },
@@ -269,7 +255,7 @@ function edit(button) {
     event.preventDefault();
     try {
       await api("POST", turnPath(turn, "edit"), { text: field.value, when_busy: "interrupt" }, key());
-      begins();
+      scrolling.begin();
       await changed();
     } catch (error) {
       complain(error);
@@ -299,7 +285,7 @@ export const actions = chat
       },
       regenerate: async (button) => {
         await api("POST", turnPath(button, "regenerate"), {}, key());
-        begins();
+        scrolling.begin();
         await changed();
       },
       branch: async (button) => {
@@ -343,10 +329,7 @@ export const actions = chat
         await api("DELETE", path());
         location.assign(`${base}/`);
       },
-      "to-end": () => {
-        following = pinned = true;
-        toEnd();
-      },
+      "to-end": () => scrolling.follow(),
     }
   : {};
 
@@ -365,12 +348,6 @@ if (chat) {
     if (event.key === "Escape" && !event.target.closest(".edit-form, .panel, .sidebar")) stop().catch(complain);
   });
   text.addEventListener("input", resize);
-  scroll.addEventListener("scroll", scrolled, { passive: true });
-  scroll.addEventListener("wheel", (event) => event.deltaY < 0 && letGo(), { passive: true });
-  scroll.addEventListener("touchmove", letGo, { passive: true });
-  scroll.addEventListener("pointerdown", (event) => event.target === scroll && letGo());
-  scroll.addEventListener("keydown", (event) => ["ArrowUp", "PageUp", "Home"].includes(event.key) && letGo());
-  new ResizeObserver(toEnd).observe(chat);
   document.addEventListener("change", (event) => {
     if (event.target.name !== "agent") return;
     for (const each of document.querySelectorAll(".prompts")) each.hidden = each.dataset.agent !== event.target.value;
@@ -379,6 +356,6 @@ if (chat) {
   });
   if (conversation) follow();
   busy();
-  toEnd();
+  scrolling.toEnd();
   watch();
 }

@@ -9,17 +9,20 @@ export async function api(method, path, body, options = {}) {
   if (body !== undefined && !options.raw) {
     headers["Content-Type"] = "application/json";
   }
+  const answer = await request(path, { method, headers, body: options.raw ? body : JSON.stringify(body) });
+  return answer.status === 204 ? null : answer.json();
+}
+
+async function request(path, options) {
   let answer;
   try {
-    answer = await fetch(base + path, { method, headers, body: options.raw ? body : JSON.stringify(body) });
+    answer = await fetch(base + path, options);
   } catch {
     throw new Error("The server does not answer. Check the connection, and try again.");
   }
-  if (!answer.ok) {
-    const found = await answer.json().catch(() => null);
-    throw new Error(found?.error?.message ?? `The server answered with status ${answer.status}.`);
-  }
-  return answer.status === 204 ? null : answer.json();
+  if (answer.ok) return answer;
+  const found = await answer.json().catch(() => null);
+  throw new Error(found?.error?.message ?? `The server answered with status ${answer.status}.`);
 }
 
 /** Returns HTML of the server's as a fragment. The server sanitizes it: this is the only place that parses HTML. */
@@ -31,9 +34,7 @@ export function parsed(html) {
 
 /** Fetches a fragment of a page. */
 export async function fragment(path) {
-  const answer = await fetch(base + path);
-  if (!answer.ok) throw new Error(`The server answered with status ${answer.status}.`);
-  return parsed(await answer.text());
+  return parsed(await (await request(path)).text());
 }
 
 /** Says something to people who hear the page. */
@@ -43,11 +44,21 @@ export function announce(text) {
 
 /** Shows an error for some seconds. */
 export function complain(error) {
-  const toast = document.createElement("p");
-  toast.className = "toast";
-  toast.textContent = error.message ?? String(error);
-  document.getElementById("toasts").append(toast);
-  setTimeout(() => toast.remove(), 8000);
+  show(error.message ?? String(error), "toast", 8000);
+}
+
+/** Shows a message for some seconds. */
+export function inform(text) {
+  show(text, "toast info", 4000);
+}
+
+function show(text, className, milliseconds) {
+  const toasts = document.getElementById("toasts");
+  for (const each of toasts.children) if (each.textContent === text) each.remove();
+  const toast = Object.assign(document.createElement("p"), { className, textContent: text });
+  toasts.append(toast);
+  toast.addEventListener("click", () => toast.remove());
+  setTimeout(() => toast.remove(), milliseconds);
 }
 
 /** Shows moments in the reader's own time and language. */

@@ -2,6 +2,7 @@
 
 import { announce, base, complain, parsed } from "./http.js";
 import { decorate } from "./decorate.js";
+import { keepFocus } from "./focus.js";
 
 const drawn = new Map(); // by id of a part: its HTML as it was sent
 
@@ -13,6 +14,7 @@ export class Live {
     this.changed = changed;
     this.status = status;
     this.said = "";
+    this.shows = new Set(); // the turns whose parts this connection sends, and has not sent to their end
     this.taken = Promise.resolve(); // frames are applied one after another
     document.addEventListener("visibilitychange", () => (document.hidden ? this.close() : this.open()));
     this.open();
@@ -33,12 +35,14 @@ export class Live {
   }
 
   close() {
+    this.shows.clear();
     this.source?.close();
     clearTimeout(this.retry);
   }
 
   connected(well) {
     document.getElementById("connection").textContent = well ? "" : "Connecting again …";
+    if (!well) this.shows.clear();
     if (!well && this.source.readyState === EventSource.CLOSED) {
       this.retry = setTimeout(() => this.open(), 3000);
     }
@@ -48,13 +52,16 @@ export class Live {
     const found = () => document.getElementById(`turn-${frame.turn}`);
     if (frame.changed || !found()) await this.changed(frame);
     const turn = found();
-    if (frame.changed || !turn) return;
+    if (frame.changed || !turn || !("live" in turn.dataset)) return; // an ended turn has all of its parts
+    this.shows.add(frame.turn);
     const known = frame.whole ? new Set(frame.parts.map(([id]) => id)) : null;
-    for (const [id, into, html] of frame.parts) place(id, into, html);
-    for (const id of frame.removed) remove(id);
-    if (known) {
-      for (const id of [...drawn.keys()]) if (id.startsWith(`${frame.turn}-`) && !known.has(id)) remove(id);
-    }
+    const own = [...drawn.keys()].filter((id) => id.startsWith(`${frame.turn}-`));
+    keepFocus(() => {
+      for (const [id, into, html] of frame.parts) place(id, into, html);
+      for (const id of frame.removed) remove(id);
+      for (const id of known ? own : []) if (!known.has(id)) remove(id);
+    });
+    for (const id of frame.over ? own : []) drawn.delete(id);
     const line = turn.querySelector("[data-status]");
     if (line && line.textContent !== frame.status) line.textContent = frame.status;
     if (frame.status !== this.said && (frame.over || frame.status.startsWith("Waiting"))) {
@@ -62,6 +69,10 @@ export class Live {
       announce(frame.over ? "The answer is complete." : frame.status);
     }
     turn.classList.toggle("waits", frame.status.startsWith("Waiting"));
+    if (frame.over) {
+      this.shows.delete(frame.turn);
+      if ("ended" in turn.dataset) await this.changed(frame);
+    }
     this.status(frame);
   }
 }

@@ -1,16 +1,15 @@
 // The panel beside a chat: the agents, the timeline and the cost of one run.
 
+import { rest } from "./focus.js";
 import { fragment, localize } from "./http.js";
 
 const panel = document.getElementById("panel");
 let shown = null;
-let opener = null;
 let drawing = false;
 let again = false;
 
 export const actions = {
   details: async (button) => {
-    opener = button;
     shown = button.closest("[data-turn]").dataset.turn;
     await draw();
     panel.hidden = false;
@@ -18,10 +17,13 @@ export const actions = {
     panel.focus();
   },
   "close-panel": () => {
+    const turn = document.getElementById(`turn-${shown}`) ?? document.getElementById("main");
     shown = null;
     panel.hidden = true;
     document.body.classList.remove("panel-open");
-    opener?.focus();
+    const opener = turn.querySelector('[data-action="details"]');
+    if (opener) opener.focus();
+    else rest(turn);
   },
 };
 

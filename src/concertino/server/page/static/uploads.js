@@ -50,7 +50,7 @@ export class Uploads {
       item.append(name, remove);
       this.list.append(item);
       const options = { raw: true, headers: { "Content-Type": file.type || "text/plain" } };
-      const upload = api("POST", `/api/files?name=${encodeURIComponent(file.name)}`, file, options);
+      const upload = api("POST", `/api/files?name=${encodeURIComponent(file.name.slice(-200))}`, file, options);
       this.found.set(item, upload);
       upload.then(
         () => item.classList.remove("uploading"),

@@ -29,9 +29,8 @@ WHERE /*conditions*/
 ORDER BY t.number;
 
 -- name: turns_to_close
-SELECT t.number, t.conversation, t.run FROM turns AS t JOIN heads AS h ON h.run = t.run
-WHERE t.state IN ('queued', 'open') AND t.state = 'open' AND h.ending IS NOT NULL
-ORDER BY t.number LIMIT 200 FOR UPDATE OF t SKIP LOCKED;
+SELECT number, conversation, run FROM turns WHERE state = 'open' AND ended
+ORDER BY number LIMIT 200 FOR UPDATE SKIP LOCKED;
 
 -- name: words_of_turn
 SELECT m.role, convert_to(coalesce(m.kept, m.body), 'UTF8') FROM messages AS m
@@ -46,7 +45,7 @@ JOIN conversations AS c ON c.number = t.conversation
 JOIN conversation_heads AS h ON h.conversation = c.number
 LEFT JOIN turns AS current ON current.number = h.current
 LEFT JOIN heads AS run ON run.run = current.run
-WHERE t.state IN ('queued', 'open') AND t.state = 'queued' AND (h.current IS NULL OR run.ending IS NOT NULL)
+WHERE t.state = 'queued' AND (h.current IS NULL OR run.ending IS NOT NULL)
     AND t.not_before <= :now AND (:agents IS NULL OR c.agent IN (SELECT value FROM json_each(:agents)))
     AND t.number = (
         SELECT q.number FROM turns AS q WHERE q.conversation = t.conversation AND q.state = 'queued'
@@ -112,6 +111,11 @@ DELETE FROM memory_words AS w USING memories AS m WHERE m.number = w.memory AND 
 -- The root's head is the lock of its tree: whoever writes anything of the tree waits for it first.
 SELECT 1 FROM heads WHERE run = (SELECT root FROM runs WHERE run_id = :run_id) FOR UPDATE;
 
+-- name: lock_caller
+SELECT 1 FROM heads
+WHERE run = (SELECT c.root FROM runs AS r JOIN runs AS c ON c.run_id = r.parent_id WHERE r.run_id = :run_id)
+FOR UPDATE;
+
 -- name: lock_trees
 SELECT 1 FROM heads WHERE run IN (SELECT r.root FROM runs AS r WHERE /*reached r*/) ORDER BY run FOR UPDATE;
 
@@ -143,7 +147,7 @@ ORDER BY run FOR UPDATE;
 -- Texts are added or blanked, a queued turn is added or starts or is deleted, and the ending of a run is set once.
 SELECT h.leaf, h.current, r.state, r.ending, h.updated, h.modes, h.tools,
     (SELECT string_agg(q.number::text, ',' ORDER BY q.number) FROM turns AS q
-        WHERE q.conversation = c.number AND q.state IN ('queued', 'open') AND q.state = 'queued') AS queue,
+        WHERE q.conversation = c.number AND q.state = 'queued') AS queue,
     (SELECT count(*) || ' ' || max(x.number) FROM conversation_texts AS x
         WHERE x.conversation = c.number AND x.kind IN ('title', 'feedback') AND x.body <> '') AS texts
 FROM conversations AS c JOIN conversation_heads AS h ON h.conversation = c.number

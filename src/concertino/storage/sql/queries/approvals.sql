@@ -2,16 +2,17 @@
 
 -- name: open_wait
 INSERT INTO waits (
-    run, key, agent_path, call_id, tool, kind, arguments, arguments_hash, who, note, opened, expires
+    run, key, agent_path, call_id, tool, kind, arguments, arguments_hash, who, note, opened, expires, target, task
 )
 VALUES (
-    :run, :key, :agent_path, :call_id, :tool, :kind, :arguments, :arguments_hash, :who, :note, :opened, :expires
+    :run, :key, :agent_path, :call_id, :tool, :kind, :arguments, :arguments_hash, :who, :note, :opened, :expires,
+    :target, :task
 )
 ON CONFLICT (key, kind) DO NOTHING
 RETURNING number;
 
 -- name: set_deadline
-UPDATE operations SET expires = :expires
+UPDATE operations SET expires = :expires, due_at = CASE WHEN :target <> '' THEN :opened END
 WHERE scope_key = (SELECT scope_key FROM runs WHERE number = :run) AND key = :key AND state = 'waiting';
 
 -- name: operation_state
@@ -24,7 +25,7 @@ SELECT verdict FROM answers WHERE key = ? AND kind = ?;
 -- name: waits
 SELECT
     w.key, r.run_id, top.run_id AS root_id, w.agent_path, w.call_id, w.tool, w.kind, w.arguments, w.arguments_hash,
-    w.who, w.note, w.opened, w.expires,
+    w.who, w.note, w.opened, w.expires, w.target,
     a.token, a.verdict, a.content, a.arguments AS other_arguments, a.by, a.at
 FROM waits AS w
 LEFT JOIN answers AS a ON a.key = w.key AND a.kind = w.kind
@@ -37,7 +38,7 @@ LIMIT :limit;
 -- name: open_waits
 SELECT
     w.key, r.run_id, top.run_id AS root_id, w.agent_path, w.call_id, w.tool, w.kind, w.arguments, w.arguments_hash,
-    w.who, w.note, w.opened, w.expires,
+    w.who, w.note, w.opened, w.expires, w.target,
     NULL AS token, NULL AS verdict, NULL AS content, NULL AS other_arguments, NULL AS by, NULL AS at
 FROM operations AS o
 JOIN waits AS w ON w.key = o.key AND w.kind = o.waits_for
@@ -50,7 +51,7 @@ LIMIT :limit;
 -- name: open_approvals
 SELECT
     w.key, r.run_id, top.run_id AS root_id, w.agent_path, w.call_id, w.tool, w.kind, w.arguments, w.arguments_hash,
-    w.who, w.note, w.opened, w.expires,
+    w.who, w.note, w.opened, w.expires, w.target,
     NULL AS token, NULL AS verdict, NULL AS content, NULL AS other_arguments, NULL AS by, NULL AS at
 FROM operations AS o
 JOIN waits AS w ON w.key = o.key AND w.kind = 'approval'
@@ -68,7 +69,7 @@ LIMIT :limit;
 -- name: wait
 SELECT
     w.key, r.run_id, top.run_id AS root_id, w.agent_path, w.call_id, w.tool, w.kind, w.arguments, w.arguments_hash,
-    w.who, w.note, w.opened, w.expires,
+    w.who, w.note, w.opened, w.expires, w.target,
     a.token, a.verdict, a.content, a.arguments AS other_arguments, a.by, a.at
 FROM waits AS w
 LEFT JOIN answers AS a ON a.key = w.key AND a.kind = w.kind
@@ -80,6 +81,7 @@ WHERE w.key = :key AND /*reached r*/ ORDER BY w.number DESC LIMIT 1;
 SELECT
     a.key, r.run_id, top.run_id AS root_id, r.agent_path, '' AS call_id, '' AS tool, a.kind,
     '' AS arguments, '' AS arguments_hash, '[]' AS who, '' AS note, a.at AS opened, NULL AS expires,
+    '' AS target,
     a.token, a.verdict, a.content, a.arguments AS other_arguments, a.by, a.at
 FROM answers AS a JOIN runs AS r ON r.number = a.run JOIN runs AS top ON top.number = r.root
 WHERE a.key = :key AND /*reached r*/

@@ -11,7 +11,7 @@ WHERE run = :run AND (kept IS NOT NULL OR (progress IS NOT NULL AND NOT keep_pro
 UPDATE journal SET content = NULL, erased = true WHERE run = :run AND content IS NOT NULL;
 
 -- name: erase_waits
-UPDATE waits SET arguments = '', arguments_hash = '', note = '' WHERE run = :run;
+UPDATE waits SET arguments = '', arguments_hash = '', note = '', task = '' WHERE run = :run;
 
 -- name: erase_answers
 UPDATE answers SET content = '', arguments = NULL WHERE run = :run;
@@ -85,7 +85,8 @@ UPDATE ends SET answer = '', error = NULL, keep_seconds = NULL
 WHERE number = (SELECT ending FROM heads WHERE run = :run);
 
 -- name: forget_waits
-UPDATE waits SET key = NULL, arguments = '', note = '', who = '[]', call_id = '', tool = '', arguments_hash = ''
+UPDATE waits SET
+    key = NULL, arguments = '', note = '', who = '[]', call_id = '', tool = '', arguments_hash = '', target = '', task = ''
 WHERE run = :run;
 
 -- name: forget_answers

@@ -32,8 +32,16 @@ WHERE m.run = (SELECT r.number FROM runs AS r WHERE r.run_id = :run_id AND /*rea
 ORDER BY m.number;
 
 -- name: usage
-SELECT u.*, r.run_id FROM runs AS r JOIN usage AS u ON u.run = r.number
-WHERE r.root = (SELECT number FROM runs WHERE run_id = :root_id) AND /*reached r*/
+-- With the trees that work for calls of the tree.
+WITH RECURSIVE trees (root) AS (
+    SELECT number FROM runs WHERE run_id = :root_id
+    UNION
+    SELECT called.number FROM trees JOIN runs AS caller ON caller.root = trees.root
+    JOIN runs AS called ON called.parent_id = caller.run_id AND called.root = called.number
+        AND called.scope_key = caller.scope_key
+)
+SELECT u.*, r.run_id FROM trees JOIN runs AS r ON r.root = trees.root JOIN usage AS u ON u.run = r.number
+WHERE /*reached r*/
 ORDER BY u.booking;
 
 -- name: unsettled_usage

@@ -20,8 +20,7 @@ WHERE /*conditions*/
 ORDER BY t.number;
 
 -- name: turns_to_close
-SELECT t.number, t.conversation, t.run FROM turns AS t JOIN heads AS h ON h.run = t.run
-WHERE t.state IN ('queued', 'open') AND t.state = 'open' AND h.ending IS NOT NULL;
+SELECT number, conversation, run FROM turns WHERE state = 'open' AND ended;
 
 -- name: words_of_turn
 SELECT m.role, CAST(coalesce(m.kept, m.body) AS BLOB) FROM messages AS m
@@ -37,7 +36,7 @@ JOIN conversations AS c ON c.number = t.conversation
 JOIN conversation_heads AS h ON h.conversation = c.number
 LEFT JOIN turns AS current ON current.number = h.current
 LEFT JOIN heads AS run ON run.run = current.run
-WHERE t.state IN ('queued', 'open') AND t.state = 'queued' AND (h.current IS NULL OR run.ending IS NOT NULL)
+WHERE t.state = 'queued' AND (h.current IS NULL OR run.ending IS NOT NULL)
     AND t.not_before <= :now AND (:agents IS NULL OR c.agent IN (SELECT value FROM json_each(:agents)))
     AND t.number = (
         SELECT q.number FROM turns AS q WHERE q.conversation = t.conversation AND q.state = 'queued'
@@ -132,7 +131,7 @@ UPDATE heads SET lease = min(lease, :now), process = '' WHERE process = :process
 -- Texts are added or blanked, a queued turn is added or starts or is deleted, and the ending of a run is set once.
 SELECT h.leaf, h.current, r.state, r.ending, h.updated, h.modes, h.tools,
     (SELECT group_concat(q.number) FROM turns AS q
-        WHERE q.conversation = c.number AND q.state IN ('queued', 'open') AND q.state = 'queued') AS queue,
+        WHERE q.conversation = c.number AND q.state = 'queued') AS queue,
     (SELECT count(*) || ' ' || max(x.number) FROM conversation_texts AS x
         WHERE x.conversation = c.number AND x.kind IN ('title', 'feedback') AND x.body <> '') AS texts
 FROM conversations AS c JOIN conversation_heads AS h ON h.conversation = c.number

@@ -1,4 +1,4 @@
-"""The part of the port `Store` that keeps schedules."""
+"""The parts of the port `Store` that keep schedules and secrets of users."""
 
 from __future__ import annotations
 
@@ -40,4 +40,31 @@ class ScheduleStore(Protocol):
 
     async def delete_schedule(self, scope: AnyScope, schedule_id: str) -> bool:
         """Erase a schedule. Return whether there was one."""
+        ...
+
+
+class SecretStore(Protocol):
+    """Secrets of users, such as the tokens of a login. The store gets them encrypted, and has no key.
+
+    A secret has a version, which no other secret of its name has had. A process that wants to replace a secret can
+    claim it, so that the others wait. Only the version decides whether a replacement counts.
+    """
+
+    async def secret(self, scope: AnyScope, name: str) -> tuple[str, int] | None:
+        """Return the encrypted text and the version of a secret, or None."""
+        ...
+
+    async def put_secret(self, scope: Scope, name: str, sealed: str, *, version: int | None) -> bool:
+        """Replace *version* of a secret, and end the claim on it; with None, add it. Return whether this was done.
+
+        It is not done if the secret has another version, or, with None, if there is one.
+        """
+        ...
+
+    async def claim_secret(self, scope: Scope, name: str, *, version: int, seconds: float) -> bool:
+        """Claim *version* of a secret for *seconds*. Return False if it is claimed, or has another version."""
+        ...
+
+    async def delete_secret(self, scope: AnyScope, name: str, *, version: int | None = None) -> bool:
+        """Erase a secret, if it has *version*; with None, whichever it has. Return whether there was one."""
         ...

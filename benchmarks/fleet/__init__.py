@@ -1,0 +1,1 @@
+"""The measurements of a fleet: PostgreSQL and NATS, started from Python packages."""

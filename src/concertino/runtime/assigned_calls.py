@@ -1,0 +1,131 @@
+"""Calls that the processes of a target answer: this process takes the due ones, and starts their runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from ..errors import ConcertinoError, ConfigurationError, RunStateError
+from ..ids import child_run_id, token
+from ..orchestrator.chat import Chat
+from ..orchestrator.journal.data_policy import patterns_of
+from ..orchestrator.journal.entries import Started
+from ..scope import OPERATOR
+from ..storage.base import Store
+from ..storage.types import Caller, ClaimedCall, RunStart
+from ..waits import Resolution
+from .fleet import Seat
+from .live_run import LiveRun
+
+log = logging.getLogger("concertino")
+
+_MOST = 8
+
+
+class AssignedCalls:
+    """Takes calls of the targets of this process."""
+
+    def __init__(
+        self,
+        store: Store,
+        seat: Seat,
+        start: Callable[[Chat, str, str], Awaitable[object]],
+        wake: Callable[[], None],
+        seconds: float,
+    ) -> None:
+        self._store, self._seat, self._start, self._wake = store, seat, start, wake
+        self._seconds = seconds
+        """After them, a call without a run is due again: the process that took it may have died."""
+        self._ringing: set[asyncio.Task[None]] = set()
+
+    async def look(self) -> None:
+        """Start the runs of the calls that are due."""
+        targets = self._seat.targets()
+        goes_on = targets is None or bool(targets)
+        while goes_on and (limit := self._seat.capacity(_MOST)):
+            calls = await self._store.claim_calls(OPERATOR, self._seconds, limit=limit, targets=targets)
+            goes_on = len(calls) == limit
+            for call in calls:
+                await self._take(call)
+
+    def left(self, run: LiveRun, caller: Caller | None) -> None:
+        """Wake the processes that continue after a run has left this one: of targets it calls, or of its caller."""
+        targets = {wait.target for wait in run.waiting} - {""}
+        for target in targets:
+            self._seat.ring_target(target)
+        if caller is not None:
+            task = asyncio.create_task(self._seat.wake_owners(caller.run_id))
+            self._ringing.add(task)
+            task.add_done_callback(self._ringing.discard)
+        if targets or caller is not None:
+            self._wake()
+
+    async def close(self) -> None:
+        """Wait until all are woken."""
+        if self._ringing:
+            await asyncio.wait(self._ringing)
+
+    async def _take(self, call: ClaimedCall) -> None:
+        key = call.wait.key
+        try:
+            self._check_agent(call)
+            await self._start(chat_of(call), call.task["agent"], child_run_id(key))
+        except ConfigurationError as error:
+            failed = Resolution(verdict="failed", id=token(), content=str(error))
+            await self._store.resolve(call.scope, key, failed)
+            await self._seat.wake_owners(call.wait.run_id)
+            self._wake()
+        except RunStateError as error:
+            log.info("call %s: %s", key, error)  # it has its run, or needs none any more
+        except ConcertinoError as error:
+            log.warning("call %s was not started: %s", key, type(error).__name__)  # it is due again after a while
+
+    def _check_agent(self, call: ClaimedCall) -> None:
+        agent, target = call.task.get("agent"), call.wait.target
+        fleet = self._seat.fleet
+        if agent is None:
+            raise ConfigurationError(f"the call has no task for target {target!r}")
+        if fleet is not None and (belongs := fleet.target_of(agent)) != target:
+            raise ConfigurationError(
+                f"agent {agent!r} belongs to target {belongs!r}, not to {target!r}: name it in [targets]"
+            )
+
+
+def chat_of(call: ClaimedCall) -> Chat:
+    """Return the chat of the run that works for *call*."""
+    task, wait = call.task, call.wait
+    limits = dict(task["limits"])
+    if "tool_call_limit" in task:
+        limits["tool_calls"] = task["tool_call_limit"]
+    caller = Caller(
+        run_id=wait.run_id,
+        key=wait.key,
+        path=task["path"],
+        payer=task["payer"],
+        limits=limits,
+        patterns=patterns_of(task["patterns"]),
+    )
+    return Chat(
+        task["message"],
+        model=task["model"],
+        scope=call.scope,
+        conversation_id=task["conversation_id"],
+        memory_enabled=task["memory"],
+        personalization_enabled=task["personalization"],
+        traceparent=task["traceparent"],
+        caller=caller,
+    )
+
+
+def caller_of(start: RunStart, started: Started) -> Caller | None:
+    """Return the caller of a stored root run; None if it works for no call. Entry 0 has the limits that follow."""
+    if start.parent_id is None or start.parent_call is None:
+        return None
+    return Caller(
+        run_id=start.parent_id,
+        key=start.parent_call,
+        path=start.agent_path,
+        payer=started.payer,
+        patterns=patterns_of(started.policy[4:]),
+    )

@@ -1,0 +1,37 @@
+"""The page to which authorization servers send users back after a login to an MCP server."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from ..errors import ConcertinoError
+
+if TYPE_CHECKING:
+    from ..tools.mcp import McpOAuth
+
+
+def login_routes(oauth: McpOAuth) -> list[Route]:
+    """Return the route that completes the logins of *oauth*, for `create_app(routes={"/mcp": ...})`: `/mcp/callback`.
+
+    The product's `authenticate` must recognize the user in a request without any header of the product's own, as by a
+    cookie that is `SameSite=Lax`, because another site sends the browser here.
+    """
+
+    async def callback(request: Request) -> Response:
+        try:
+            outcome = await oauth.finish(request.app.state.server.runtime, request.state.scope, request.query_params)
+        except ConcertinoError as error:
+            return _page(str(error), 400)
+        done = "You have logged in to" if outcome.accepted else "You have not logged in to"
+        return _page(f"{done} {outcome.server}. You can close this page.")
+
+    return [Route("/callback", callback)]
+
+
+def _page(text: str, status: int = 200) -> Response:
+    return HTMLResponse(f"<!doctype html><meta charset=utf-8><title>Login</title><p>{escape(text)}</p>", status)

@@ -1,0 +1,76 @@
+"""Calls whose work the processes of a target do: which process takes one, and the run that answers it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ...errors import RunEndedError
+from ...scope import Operator, Scope
+from ...waits import Resolution
+from ..codec import decode_json
+from ..types import ClaimedCall, RunStart
+from .approvals import answer_operation
+from .rows import scope_key, to_wait
+from .schedule import check_operator, named_agents
+from .session import Session
+from .statements import most
+
+
+def claim_calls(
+    connection: Session, scope: Operator, seconds: float, limit: int, targets: Collection[str] | None
+) -> tuple[ClaimedCall, ...]:
+    """Take calls of *targets* that are due, for *seconds*: after them, another process may take a call again."""
+    check_operator(scope)
+    sql, now = connection.queries, connection.now()
+    if connection.read_only or connection.execute(sql["has_due_call"], {"now": now}).fetchone() is None:
+        return ()  # the write lock is not needed
+    bound = {"now": now, "targets": named_agents(targets), "limit": most(limit)}
+    with connection.transaction():
+        rows = connection.execute(sql["due_calls"], bound).fetchall()
+        for row in rows:
+            taken = {"scope_key": row["scope_key"], "key": row["key"], "until": now + seconds}
+            connection.execute(sql["take_call"], taken)
+    return tuple(
+        ClaimedCall(
+            scope=Scope(row["tenant"], row["user_id"]), wait=to_wait(row), task=decode_json(row["task"] or "{}", dict)
+        )
+        for row in rows
+    )
+
+
+def start_call(connection: Session, start: RunStart) -> None:
+    """Check that the call of the root run *start* still waits, and let no process take it again; in a transaction."""
+    connection.lock("lock_tree", {"run_id": start.parent_id})
+    bound = {"scope_key": scope_key(start.scope.key), "key": start.parent_call}
+    if connection.execute(connection.queries["call_to_answer"], bound).fetchone() is None:
+        raise RunEndedError(f"run {start.run_id!r} cannot start: its call {start.parent_call!r} waits for no result")
+    connection.execute(connection.queries["take_call"], {**bound, "until": None})
+
+
+def answer_call(connection: Session, run: int, reply: Resolution, now: float) -> None:
+    """Answer the call that the root *run* works for, unless it has an answer; in the transaction of the run's end."""
+    row = connection.execute(connection.queries["call_of_run"], (run,)).fetchone()
+    if row is None:
+        return
+    bound = {"scope_key": row["scope_key"], "key": row["parent_call"]}
+    operation = connection.execute(connection.queries["call_to_answer"], bound).fetchone()
+    if operation is not None:
+        answer_operation(connection, operation, reply, now)
+
+
+def claim_target(connection: Session, scope: Operator, target: str, owner: str, seconds: float) -> str:
+    """Make *owner* the only consumer of *target*, unless another one has it. Return the owner of the target now."""
+    check_operator(scope)
+    sql, now = connection.queries, connection.now()
+    bound = {"target": target, "owner": owner, "lease": now + seconds, "now": now}
+    holder: str
+    ((holder,),) = connection.execute(sql["claim_target"], bound).fetchall()
+    if holder != owner and connection.is_dead(holder):
+        ((holder,),) = connection.execute(sql["claim_target"], {**bound, "now": None}).fetchall()
+    return holder
+
+
+def leave_target(connection: Session, scope: Operator, target: str, owner: str) -> None:
+    """End the lease of *owner* on *target*."""
+    check_operator(scope)
+    connection.execute(connection.queries["leave_target"], {"target": target, "owner": owner})

@@ -1,0 +1,40 @@
+-- Calls whose work the processes of a target do.
+
+-- name: has_due_call
+SELECT 1 FROM operations WHERE due_at <= :now LIMIT 1;
+
+-- name: due_calls
+SELECT
+    w.key, r.run_id, top.run_id AS root_id, w.agent_path, w.call_id, w.tool, w.kind, w.arguments, w.arguments_hash,
+    w.who, w.note, w.opened, w.expires, w.target, w.task,
+    NULL AS token, NULL AS verdict, NULL AS content, NULL AS other_arguments, NULL AS by, NULL AS at,
+    o.scope_key, r.tenant, r.user_id
+FROM operations AS o
+JOIN waits AS w ON w.key = o.key AND w.kind = o.waits_for AND w.run = o.run
+JOIN runs AS r ON r.number = w.run
+JOIN runs AS top ON top.number = r.root
+WHERE o.due_at <= :now AND o.state = 'waiting'
+    AND (:targets IS NULL OR w.target IN (SELECT value FROM json_each(:targets)))
+ORDER BY o.due_at, w.number
+LIMIT :limit /*for update of o*/;
+
+-- name: take_call
+UPDATE operations SET due_at = :until WHERE scope_key = :scope_key AND key = :key;
+
+-- name: call_to_answer
+SELECT key, scope_key, state, waits_for, remote, run, root FROM operations
+WHERE scope_key = :scope_key AND key = :key AND state = 'waiting' AND waits_for = 'result';
+
+-- name: call_of_run
+SELECT parent_call, scope_key FROM runs WHERE number = ? AND root = number AND parent_id IS NOT NULL;
+
+-- name: claim_target
+INSERT INTO consumers (target, owner, lease) VALUES (:target, :owner, :lease)
+ON CONFLICT (target) DO UPDATE SET
+    owner = CASE WHEN :now IS NULL OR consumers.lease <= :now THEN excluded.owner ELSE consumers.owner END,
+    lease = CASE WHEN :now IS NULL OR consumers.lease <= :now OR consumers.owner = excluded.owner THEN excluded.lease
+        ELSE consumers.lease END
+RETURNING owner;
+
+-- name: leave_target
+DELETE FROM consumers WHERE target = :target AND owner = :owner;

@@ -1,0 +1,183 @@
+"""Calls of a target, in every store: one process takes a call, and the end of its run answers it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from concertino import OPERATOR, Scope
+from concertino.errors import BudgetError, ConfigurationError, RunEndedError
+from concertino.storage import Budget, Claim, Reservation, Settlement
+from concertino.waits import Resolution
+
+from .kit import SCOPE, FullStore, Tree, end, record, result_of, start, start_tree, wait
+
+REPLY = Resolution(verdict="result", id="mine", content="three", by="clerk")
+
+
+async def calling(store: FullStore, run_id: str = "r1", *keys: str, **changes: Any) -> Tree:
+    """A tree that waits for calls of the target `batch`."""
+    tree = await start_tree(store, run_id)
+    changes = {"kind": "result", "who": (), "target": "batch", "task": '{"agent":"clerk"}', **changes}
+    waits = [wait(key, run_id, **changes) for key in keys or ("w1",)]
+    await tree.append("suspended", waits=waits)
+    await store.release(tree.claim)
+    return tree
+
+
+async def called(store: FullStore, run_id: str = "r2", *, payer: str = "", **changes: Any) -> Tree:
+    """A root run that works for the call `w1` of `r1`."""
+    changes = {"parent_id": "r1", "parent_call": "w1", "agent": "clerk", "agent_path": "supervisor/clerk-1", **changes}
+    claim = Claim(root_id=run_id, scope=SCOPE, epoch=1, owner="me", seconds=60.0, payer=payer)
+    return await Tree(store, claim).begin(start(run_id, **changes))
+
+
+async def stopped(store: FullStore, run_id: str = "r2") -> bool:
+    run = await store.run(OPERATOR, run_id)
+    assert run is not None
+    return run.stop
+
+
+async def test_a_call_is_taken_by_its_target_and_again_after_a_while(store: FullStore) -> None:
+    await calling(store, "r1", "w1", "w2")
+    assert list(await store.claim_calls(OPERATOR, 60.0, targets=["other"])) == []
+    assert list(await store.claim_calls(OPERATOR, 60.0, targets=[])) == []
+    (first,) = await store.claim_calls(OPERATOR, 60.0, targets=["batch", "other"], limit=1)
+    assert (first.scope, first.wait.key, first.wait.target) == (SCOPE, "w1", "batch")
+    assert dict(first.task) == {"agent": "clerk"}
+    (second,) = await store.claim_calls(OPERATOR, 0.0)
+    assert second.wait.key == "w2"
+    assert [call.wait.key for call in await store.claim_calls(OPERATOR, 60.0)] == ["w2"]
+    assert list(await store.claim_calls(OPERATOR, 60.0)) == []
+
+
+async def test_a_wait_without_a_target_is_no_call(store: FullStore) -> None:
+    await calling(store, target="")
+    assert list(await store.claim_calls(OPERATOR, 60.0)) == []
+    with pytest.raises(ConfigurationError, match="only the operator"):
+        await store.claim_calls(SCOPE, 60.0)  # type: ignore[arg-type]
+
+
+async def test_the_end_of_the_run_answers_its_call(store: FullStore) -> None:
+    await calling(store)
+    await store.claim_calls(OPERATOR, 0.0)
+    tree = await called(store)
+    assert list(await store.claim_calls(OPERATOR, 60.0)) == [], "its run works for it"
+    assert list((await store.due(OPERATOR)).ready) == []
+    await tree.append("ended", end=end(reply=REPLY))
+    answer = await store.wait(SCOPE, "w1")
+    assert answer is not None
+    assert answer.resolution is not None
+    assert replace(answer.resolution, at=0.0) == REPLY
+    assert list((await store.due(OPERATOR)).ready) == ["r1"]
+    assert not await stopped(store)
+    run = await store.run(SCOPE, "r2")
+    assert run is not None
+    assert (run.start.parent_id, run.start.parent_call) == ("r1", "w1")
+
+
+async def test_a_call_that_has_an_answer_gets_no_run(store: FullStore) -> None:
+    await calling(store)
+    await store.resolve(OPERATOR, "w1", result_of("elsewhere"))
+    assert list(await store.claim_calls(OPERATOR, 60.0)) == []
+    with pytest.raises(RunEndedError, match="waits for no result"):
+        await called(store)
+    assert await store.run(OPERATOR, "r2") is None
+
+
+async def test_a_call_whose_deadline_has_passed_gets_no_run(store: FullStore) -> None:
+    await calling(store, expires=0.0)
+    await store.due(OPERATOR)
+    with pytest.raises(RunEndedError, match="waits for no result"):
+        await called(store)
+
+
+@pytest.mark.parametrize("how", ["answer", "end"])
+async def test_a_run_stops_when_its_call_is_answered_without_it(store: FullStore, how: str) -> None:
+    await calling(store)
+    tree = await called(store)
+    other = await start_tree(store, "r9")
+    if how == "answer":
+        await store.resolve(OPERATOR, "w1", result_of("elsewhere"))
+    else:
+        claimed = Tree(store, await store.claim(OPERATOR, "r1", "you", 60.0))
+        claimed.next["r1"] = 2
+        await claimed.end()
+    assert await stopped(store)
+    assert list((await store.due(OPERATOR)).stopping) == ["r2"]
+    assert not await stopped(store, other.claim.root_id)
+    await tree.append("ended", end=end(reply=REPLY))  # the answer that came first counts
+    answer = await store.wait(SCOPE, "w1")
+    assert answer is not None
+    assert answer.resolution is not None
+    assert answer.resolution.content == ("elsewhere" if how == "answer" else "")
+
+
+async def test_a_deadline_stops_the_run_of_the_call(store: FullStore) -> None:
+    for n in range(8):  # until the run starts before the deadline, however slow the machine is
+        await calling(store, f"r1-{n}", f"w{n}", expires=0.02 * 4**n)
+        with suppress(RunEndedError):
+            await called(store, parent_id=f"r1-{n}", parent_call=f"w{n}")
+            break
+    while not await stopped(store):
+        await store.due(OPERATOR)
+    assert f"r1-{n}" in (await store.due(OPERATOR)).ready
+
+
+async def test_usage_of_the_run_is_part_of_the_callers_bill(store: FullStore) -> None:
+    tree = await calling(store)
+    below = await called(store)
+    await below.append("suspended", waits=[wait("w2", "r2", kind="result", target="batch")])
+    deep = await called(store, "r3", parent_id="r2", parent_call="w2")
+    for one, run_id in ((below, "r2"), (deep, "r3")):
+        await one.append("model_answered", usage=[record(run_id=run_id)])
+    assert [each.run_id for each in await store.usage(SCOPE, "r1")] == ["r2", "r3"]
+    assert [each.run_id for each in await store.usage(SCOPE, "r2")] == ["r2", "r3"]
+    assert [each.run_id for each in await store.usage(SCOPE, "r3")] == ["r3"]
+    assert list(await store.usage(Scope("o1", "u2"), "r1")) == []
+    (total,) = await store.usage_sums(SCOPE, [])
+    assert total.attempts == 2
+    assert tree.claim.root_id == "r1"
+
+
+async def test_the_callers_account_pays(store: FullStore) -> None:
+    await store.set_budget(SCOPE, Budget(tokens=100), run_id="r1")
+    await calling(store)
+    tree = await called(store, payer="r1")
+    await tree.append(reserve=Reservation(id="a1", tokens=80, money=None))
+    with pytest.raises(BudgetError):
+        await tree.append(reserve=Reservation(id="a2", tokens=30, money=None))
+    await tree.append("model_answered", settle=[Settlement(id="a1", tokens=40, money=Decimal(0))])
+    (account,) = await store.accounts(SCOPE, run_id="r1")
+    assert (account.spent_tokens, account.reserved_tokens) == (40, 0)
+
+
+async def test_erasure_takes_the_task(store: FullStore) -> None:
+    await calling(store)
+    await store.erase(SCOPE, force=True)
+    assert list(await store.claim_calls(OPERATOR, 60.0)) == []
+    assert await store.wait(OPERATOR, "w1") is None
+
+
+async def test_a_target_has_one_consumer_at_a_time(store: FullStore) -> None:
+    assert await store.claim_target(OPERATOR, "svc1_a", "me", 60.0) == "me"
+    assert await store.claim_target(OPERATOR, "svc1_a", "you", 60.0) == "me"
+    assert await store.claim_target(OPERATOR, "svc1_b", "you", 60.0) == "you"
+    assert await store.claim_target(OPERATOR, "svc1_a", "me", 0.0) == "me", "it may shorten its own lease"
+    assert await store.claim_target(OPERATOR, "svc1_a", "you", 60.0) == "you"
+    await store.leave_target(OPERATOR, "svc1_a", "me")
+    assert await store.claim_target(OPERATOR, "svc1_a", "me", 60.0) == "you"
+    await store.leave_target(OPERATOR, "svc1_a", "you")
+    assert await store.claim_target(OPERATOR, "svc1_a", "me", 60.0) == "me"
+    with pytest.raises(ConfigurationError, match="only the operator"):
+        await store.claim_target(SCOPE, "svc1_a", "me", 60.0)  # type: ignore[arg-type]
+
+
+async def test_one_of_concurrent_consumers_wins(store: FullStore) -> None:
+    held = await asyncio.gather(*(store.claim_target(OPERATOR, "svc1_a", f"p{n}", 60.0) for n in range(10)))
+    assert len(set(held)) == 1

@@ -1,0 +1,1 @@
+"""Logins of users to MCP servers by OAuth 2.1."""

@@ -1,0 +1,80 @@
+"""Targets with exactly one consumer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from concertino import OPERATOR, AgentConfig, MemoryStore, Resources, Runtime, Scope
+from concertino.errors import ConfigurationError
+from concertino.runtime import Fleet
+from concertino.testing import ScriptedModel
+
+from .test_fleet import Bell, joined
+
+CARLA = Scope(user="carla")
+TARGET = "svc1_ground_control"
+
+
+class Control(AgentConfig[None]):
+    name = "control"
+
+
+def consumer(store: MemoryStore, **settings: Any) -> Runtime:
+    model = ScriptedModel(*["hello"] * 9)
+    runtime = Runtime([Control()], Resources(store=store, model=model, models=lambda _: model), **settings)
+    return joined(runtime, Fleet(bell=Bell(), targets={TARGET: ["control"]}, takes=[TARGET]))
+
+
+async def answer(runtime: Runtime) -> str:
+    turn = await (await runtime.conversation(CARLA, agent="control")).send("hello")
+    return [event async for _, event in turn.events()][-1].result.text  # type: ignore[union-attr]
+
+
+async def test_a_second_consumer_is_refused_while_the_first_one_is_there() -> None:
+    store = MemoryStore()
+    async with consumer(store, sweep=0.01) as first:
+        with pytest.raises(
+            ConfigurationError, match=f"target '{TARGET}' has a consumer, 'process/.*': stop that process"
+        ):
+            await consumer(store).__aenter__()
+        assert await answer(first) == "hello"
+    async with consumer(store, sweep=0.01) as second:  # the first one has left
+        assert await answer(second) == "hello"
+
+
+async def test_a_dead_consumer_is_replaced_when_its_lease_ends() -> None:
+    store = MemoryStore()
+    await store.claim_target(OPERATOR, TARGET, "another machine", 0.0)
+    async with consumer(store, sweep=0.01) as runtime:
+        assert await answer(runtime) == "hello"
+
+
+async def test_the_lease_is_renewed() -> None:
+    store = MemoryStore()
+
+    async def lease() -> float:
+        found = await store._connection.run(lambda each: each.execute("SELECT lease FROM consumers").fetchone())
+        return float(found[0])
+
+    async with consumer(store, sweep=0.01, lease=0.3) as runtime:
+        first = await lease()
+        while await lease() == first:  # noqa: ASYNC110 - the watchdog renews it
+            await asyncio.sleep(0.01)
+        assert await answer(runtime) == "hello"
+
+
+async def test_a_consumer_that_lost_its_target_takes_nothing() -> None:
+    """As after a freeze of the process that was longer than the lease."""
+    store = MemoryStore()
+    async with consumer(store, sweep=3600.0, lease=0.05) as runtime:
+        while await store.claim_target(OPERATOR, TARGET, "other", 60.0) != "other":  # noqa: ASYNC110 - a lease ends
+            await asyncio.sleep(0.01)
+        turn = await (await runtime.conversation(CARLA, agent="control")).send("hello")
+        await runtime.look()
+        assert (await turn.read()).state == "queued"
+        await store.leave_target(OPERATOR, TARGET, "other")
+        await runtime.look()
+        assert [event async for _, event in turn.events()][-1].result.text == "hello"  # type: ignore[union-attr]
