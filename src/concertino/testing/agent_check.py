@@ -100,6 +100,7 @@ class _Explorer:
             await self._judge(case, twice=True, policy=policy)
         for case in main if policy else ():
             await self._judge(case, policy=True)
+        await self._at_waits(main)
         await self._people(main)
         await self._side_by_side(main)
         await self._at_points(main)
@@ -145,18 +146,27 @@ class _Explorer:
                 for reply in REPLIES:
                     await self._judge(replace(case, replies=(reply, "approve" if reply != "deny" else "deny")))
 
+    async def _at_waits(self, main: Sequence[Scenario]) -> None:
+        """Stop a run where each of its hooks waits, however small the number of cases is."""
+        for case in main:
+            await self._baseline(case)
+        stops: dict[str, Scenario] = {}
+        for case, calm in self._baselines.items():
+            for number, name in enumerate(calm.points, 1):
+                if name.endswith(WAITS):
+                    stops.setdefault(name, _with(case, number, "stop"))
+        for stop in stops.values():
+            if self._hung_in is None:
+                await self._play(stop)
+
     async def _at_points(self, main: Sequence[Scenario]) -> None:
         """Let something happen at each point of the main cases, as many as the number of cases allows."""
-        waits: dict[str, Scenario] = {}
         wanted: list[list[Scenario]] = []
         for case in main:
             points = list(enumerate((await self._baseline(case)).points, 1))
-            for number, name in points:
-                if name.endswith(WAITS):
-                    waits.setdefault(name, _with(case, number, "stop"))
             wanted.append(_at_each(case, points))
         rich, plain = wanted[:2], _interleaved(*wanted[2:])
-        cases = dict.fromkeys((*waits.values(), *_interleaved(*rich, plain)))
+        cases = dict.fromkeys(_interleaved(*rich, plain))
         for case in islice(cases, max((self._most - self.played) * 3 // 4, 0)):
             await self._judge(case)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _queue
 import _socket
+import asyncio
 import builtins
 import os
 import select
@@ -24,17 +25,21 @@ _BLOCKING_METHODS = ("connect", "recv", "accept", "poll", "acquire", "get")
 _WAITING = (threading.Condition.wait.__code__, threading.Thread.join.__code__)
 """Functions in which threads wait for each other."""
 _LOCK = threading.Lock()
+_LOCKING = ("threading", "importlib._bootstrap")
+"""Modules whose locks do not count: `threading` is seen in the functions that wait, and a hook may import modules."""
 _CLOCKS = frozenset((time.monotonic, time.time, time.perf_counter))
 _MOST_CLOCKS = 1_000
 """Readings of the clock after which a hook counts as waiting for a time."""
 _WAITS_SEEN = 2
 """The first points at which one call of a hook waits."""
+_UNTIL_CANCELLED = 50
+"""Turns of the event loop in which a cancellation reaches a hook."""
 
 
 class BlockingWatch:
     """Notes the calls in a hook that block the event loop. It profiles the hook's own steps only."""
 
-    def __init__(self, waits: Callable[[], None]) -> None:
+    def __init__(self, waits: Callable[[int], bool]) -> None:
         self.blocked = ""
         self._waits = waits
         self._waited = 0
@@ -54,11 +59,10 @@ class BlockingWatch:
         """Await *value*."""
         return await _Steps(self, value)
 
-    def waits(self) -> None:
-        """Note that the hook waits for something."""
+    def waits(self) -> bool:
+        """Note that the hook waits for something. Return whether the run is stopped there."""
         self._waited += 1
-        if self._waited <= _WAITS_SEEN:
-            self._waits()
+        return self._waited <= _WAITS_SEEN and self._waits(self._waited)
 
     def _note(self, frame: FrameType, event: str, called: Any) -> None:
         if event == "c_call":
@@ -85,7 +89,8 @@ class _Steps:
             except StopIteration as end:
                 return end.value
             try:
-                self._watch.waits()
+                if self._watch.waits():
+                    yield from _until_cancelled(waits_for)
                 yield waits_for
                 step, given = next, ()
             except GeneratorExit:
@@ -93,6 +98,16 @@ class _Steps:
                 raise
             except BaseException as error:  # noqa: BLE001 - passed on to the hook
                 step, given = _raise_in, (error,)  # type: ignore[assignment]  # one step or the other
+
+
+def _until_cancelled(waits_for: Any) -> Generator[Any, Any, None]:
+    """Wait until the task is cancelled, and pass it on to what the task waits for, as the task itself does."""
+    try:
+        for _ in range(_UNTIL_CANCELLED):
+            yield
+    except asyncio.CancelledError:
+        if waits_for is None or not waits_for.cancel():
+            raise
 
 
 def _raise_in(steps: Any, error: BaseException) -> Any:
@@ -107,8 +122,8 @@ def _blocks(called: Any, frame: FrameType) -> bool:
         return owner.gettimeout() != 0
     if isinstance(owner, _queue.SimpleQueue):
         return owner.empty()
-    if called.__name__ == "acquire":  # by `threading`, it is seen in the functions that wait
-        return isinstance(owner, type(_LOCK)) and owner.locked() and frame.f_globals is not vars(threading)
+    if called.__name__ == "acquire":
+        return isinstance(owner, type(_LOCK)) and owner.locked() and frame.f_globals["__name__"] not in _LOCKING
     return type(owner).__module__ == "select"
 
 

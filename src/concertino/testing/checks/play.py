@@ -339,14 +339,16 @@ class Play:
             else:
                 await self._steer()
 
-    def waits(self, hook: str) -> None:
-        """Pass a point at which *hook* waits for something."""
-        control = self._pass(f"hook {hook}{WAITS}")
-        if control is not None and control.what == "stop":
-            if self._live.done():
-                self._stop(self._live.result())
-            else:  # the run is starting
-                self._live.add_done_callback(lambda live: self._stop(live.result()))
+    def waits(self, hook: str, number: int) -> bool:
+        """Pass a point at which a call of *hook* waits for the *number*-th time. Return whether the run is stopped."""
+        control = self._pass(f"hook {hook}{' still' if number > 1 else ''}{WAITS}")
+        if control is None or control.what != "stop":
+            return False
+        if self._live.done():
+            self._stop(self._live.result())
+        else:  # the run is starting
+            self._live.add_done_callback(lambda live: self._stop(live.result()))
+        return True
 
     def _stop(self, live: LiveRun) -> None:
         self.stopped = self.was_stopped = True

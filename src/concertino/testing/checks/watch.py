@@ -59,8 +59,8 @@ class Watched(Protocol):
     async def point(self, name: str) -> None:
         """Pass a point."""
 
-    def waits(self, hook: str) -> None:
-        """Pass a point at which *hook* waits for something."""
+    def waits(self, hook: str, number: int) -> bool:
+        """Pass a point at which a call of *hook* waits for the *number*-th time. Return whether the run is stopped."""
 
 
 class WatchedHooks(Hooks):
