@@ -123,6 +123,15 @@ async def test_flights_are_marked_after_approval_and_only_those_of_the_tenant(da
     rows.close()
 
 
+async def test_an_unknown_tenant_is_told_which_there_are(database: Path) -> None:
+    async with (
+        await SqliteStore.open(database.parent / "runs.db") as store,
+        make_runtime(store, database=database) as runtime,
+    ):
+        result = await Desk(runtime).ask("How many flights left JFK in February?", "pacific")
+    assert "there is no tenant 'pacific': choose from atlantic, meridian" in result.text
+
+
 async def test_a_tenant_sees_its_own_carriers_only(database: Path) -> None:
     async with (
         await SqliteStore.open(database.parent / "runs.db") as store,

@@ -89,7 +89,11 @@ async def test_a_release_is_prepared_after_a_person_has_approved_it(folder: Path
     await commit(folder, "Begin", base="x = 1\n")
     await git(folder, "tag", "1.0")
     await commit(folder, "Fix the count", base="x = 2\n")
-    await commit(folder, "Add a name", base="x = 3\n")
+    await git(folder, "checkout", "--quiet", "-b", "names")
+    await commit(folder, "Add a name", names="y = 3\n")
+    await git(folder, "checkout", "--quiet", "-")
+    person = ("-c", "user.name=a", "-c", "user.email=a@b.example")
+    await git(folder, *person, "merge", "--quiet", "--no-ff", "-m", "Merge branch 'names'", "names")
     denied = await play(folder, "prepare-release", "1.1", approve=False)
     assert (denied.status, "not yet" in str(denied.error)) == ("failed", True)
     result = await play(folder, "prepare-release", "1.1")
@@ -97,6 +101,7 @@ async def test_a_release_is_prepared_after_a_person_has_approved_it(folder: Path
     notes = await asyncio.to_thread((folder / "RELEASE-1.1.md").read_text)
     assert "## Fixes\n- Fix the count\n## Changes\n- Add a name" in notes
     assert "Begin" not in notes
+    assert "Merge" not in notes
 
 
 async def test_the_notes_of_a_folder_without_tags_name_the_newest_commits(folder: Path) -> None:
