@@ -244,11 +244,13 @@ def run_worker(
     tenant: Annotated[str, typer.Option(metavar="TENANT", help="The tenant on whose behalf it works.")] = "",
 ) -> Execute:
     """Give a worker a task, and show its passes. Calls that write wait for your approval."""
+    from .commands.worker import BUILT_IN
     from .commands.worker import run_worker as command
     from .program import start_runs
 
+    run = partial(command, name, tenant)
     return lambda options: start_runs(
-        partial(command, name, tenant), goal, options, needs_text=True, prepared=options.app is None
+        run, goal, options, needs_text=True, prepared=options.app is None and name in BUILT_IN
     )
 
 

@@ -271,7 +271,7 @@ class EventLog:
 
 
 def _shown(events: NumberedEvents, until: Until) -> NumberedEvents:
-    """Return the events for a reader; one that reads until a suspension does not see the waiting for targets."""
+    """Return what a reader sees: until a suspension, not that the run waits for targets."""
     if until == "ended":
         return events
     return [each for each in events if not (isinstance(each[1], RunEnded) and _waits_for_targets(each[1]))]

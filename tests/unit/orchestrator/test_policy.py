@@ -74,8 +74,8 @@ STRUCTURE = {
     "conversation_id",
     "traceparent",
     "agent", "agent_path", "attempt", "call_id", "code", "effect", "handle", "how", "id", "key", "model", "name",
-    "next_model", "parent_call", "price_version", "provider", "reason", "root_id", "run_id", "tool", "tools", "what",
-    "who",
+    "next_model", "parent_call", "price_version", "provider", "reason", "root_id", "run_id", "target", "tool", "tools",
+    "what", "who",
 }  # fmt: skip
 BARE = {StepStarted, UsageRecorded, Notice, ContextEdited, CacheMiss, Voided}
 OWN_WORDS: dict[tuple[type, str], st.SearchStrategy[Any]] = {

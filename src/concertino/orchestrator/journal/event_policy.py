@@ -184,6 +184,7 @@ def _waits_below(result: events.RunResult) -> bool:
 
 def _shown_wait(policy: DataPolicy, wait: Wait) -> Wait:
     how, key = policy.tool(wait.tool).arguments, policy.hash_key
+    wait = replace(wait, task="")  # it is for the process that does the work
     if _stays(how):
         return wait
     arguments, note = _arguments(how, wait.arguments, key), _treated(how, wait.note, key)
