@@ -197,7 +197,7 @@ async def test_a_call_waits_while_the_resources_of_its_run_fail(failing: str) ->
     desk, clerk = (ScriptedModel(call("clerk", query="add it up"), "It is three."), ScriptedModel("three"))
     asked = asyncio.Event()
 
-    def limits(*_: Any) -> Limits:
+    def limits(*_: Any, **__: Any) -> Limits:
         if "limits" in failures:
             asked.set()
             raise RuntimeError("down")

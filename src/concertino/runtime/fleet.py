@@ -126,7 +126,7 @@ class Seat:
     async def held(self) -> AsyncIterator[None]:
         """Renew the leases that this process has for a `with` block, while nothing else does."""
         ended = asyncio.Event()
-        task = asyncio.create_task(self._hold(ended)) if self._held else None
+        task = asyncio.create_task(self._renew_until(ended)) if self._held else None
         try:
             yield
         finally:
@@ -134,7 +134,7 @@ class Seat:
             if task is not None:
                 await asyncio.wait([task])  # not cancelled: a renewal must not come after the target was left
 
-    async def _hold(self, ended: asyncio.Event) -> None:
+    async def _renew_until(self, ended: asyncio.Event) -> None:
         while not ended.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), self._lease / 3)
