@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -19,6 +19,7 @@ from concertino import (
     DataPolicy,
     Limits,
     MemoryStore,
+    Operator,
     Resources,
     RunContext,
     Runtime,
@@ -31,6 +32,7 @@ from concertino.agents import EMAIL
 from concertino.errors import ConfigurationError
 from concertino.events import RunEnded, RunResult
 from concertino.runtime import Fleet, LiveRun
+from concertino.storage import ClaimedCall
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.waits import Wait
 
@@ -180,6 +182,45 @@ async def test_a_target_that_does_not_have_the_agent_says_so() -> None:
     async with fleet(desk, ScriptedModel(), Desk(target="desks")) as (desks, _):
         assert (await ended(desks, await desks.start(ASKED, "desk"))).text == "It failed."
     assert "agent 'clerk' belongs to target 'batch', not to 'desks'" in desk.requests[-1].messages[-1].content
+
+
+class AtOnce(MemoryStore):
+    """A store in which a call without a run is due again at once."""
+
+    async def claim_calls(self, scope: Operator, seconds: float, **more: Any) -> Sequence[ClaimedCall]:
+        return await super().claim_calls(scope, 0.0, **more)
+
+
+@pytest.mark.parametrize("failing", ["resources", "limits"])
+async def test_a_call_waits_while_the_resources_of_its_run_fail(failing: str) -> None:
+    store, bell, failures = AtOnce(), Bell(), [failing]
+    desk, clerk = (ScriptedModel(call("clerk", query="add it up"), "It is three."), ScriptedModel("three"))
+    asked = asyncio.Event()
+
+    def limits(*_: Any, **__: Any) -> Limits:
+        if "limits" in failures:
+            asked.set()
+            raise RuntimeError("down")
+        return Limits()
+
+    def resources(*_: Any) -> Resources:
+        if "resources" in failures:
+            asked.set()
+            raise RuntimeError("down")
+        return Resources(models=lambda _: clerk, model=clerk, limits=limits)
+
+    desks = Runtime([Desk()], Resources(store=store, models=lambda _: desk, model=desk), sweep=3600.0)
+    batch = Runtime([Clerk()], resources, store=store, sweep=3600.0)
+    joined(desks, Fleet(bell=bell, targets=TARGETS, takes=["desks"]))
+    joined(batch, Fleet(bell=bell, targets=TARGETS, takes=["batch"]))
+    async with desks, batch:
+        run = await desks.start(ASKED, "desk")
+        await asked.wait()
+        await batch.look()  # the watchdog goes on, too
+        failures.clear()
+        await batch.look()
+        assert (await ended(desks, run)).text == "It is three."
+    assert desk.requests[-1].messages[-1].content == "three"
 
 
 async def test_the_budget_of_the_run_pays_for_sub_agents() -> None:

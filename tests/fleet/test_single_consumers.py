@@ -10,7 +10,7 @@ import pytest
 from concertino import OPERATOR, AgentConfig, MemoryStore, Resources, Runtime, Scope
 from concertino.errors import ConfigurationError
 from concertino.runtime import Fleet
-from concertino.testing import ScriptedModel
+from concertino.testing import Answer, ScriptedModel
 
 from .test_fleet import Bell, joined
 
@@ -22,8 +22,8 @@ class Control(AgentConfig[None]):
     name = "control"
 
 
-def consumer(store: MemoryStore, **settings: Any) -> Runtime:
-    model = ScriptedModel(*["hello"] * 9)
+def consumer(store: MemoryStore, *answers: Answer, **settings: Any) -> Runtime:
+    model = ScriptedModel(*(answers or ["hello"] * 9))
     runtime = Runtime([Control()], Resources(store=store, model=model, models=lambda _: model), **settings)
     return joined(runtime, Fleet(bell=Bell(), targets={TARGET: ["control"]}, takes=[TARGET]))
 
@@ -64,6 +64,29 @@ async def test_the_lease_is_renewed() -> None:
         while await lease() == first:  # noqa: ASYNC110 - the watchdog renews it
             await asyncio.sleep(0.01)
         assert await answer(runtime) == "hello"
+
+
+async def test_the_lease_is_renewed_while_runs_have_time_to_end() -> None:
+    renewed, begun, goes_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    class Watched(MemoryStore):
+        async def claim_target(self, *arguments: Any) -> str:
+            if begun.is_set():
+                renewed.set()
+            return await super().claim_target(*arguments)
+
+    async def hold() -> None:
+        await goes_on.wait()
+
+    runtime = consumer(Watched(), Answer(text="hello", midway=hold), sweep=3600.0, lease=1.0)
+    async with runtime:
+        await (await runtime.conversation(CARLA, agent="control")).send("hello")
+        begun.set()
+        closing = asyncio.create_task(runtime.close(grace=600.0))
+        await asyncio.wait_for(renewed.wait(), 60.0)
+        goes_on.set()
+        await closing
+    assert await runtime.store.claim_target(OPERATOR, TARGET, "other", 60.0) == "other", "it has left"
 
 
 async def test_a_consumer_that_lost_its_target_takes_nothing() -> None:

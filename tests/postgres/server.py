@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pwd
 import shutil
@@ -112,3 +113,11 @@ def _free_port() -> int:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]
         return port
+
+
+async def until_locked(url: str, pid: int) -> None:
+    """Wait until another connection waits for a lock of the process *pid*."""
+    blocked = "SELECT 1 FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))"
+    with psycopg.connect(url, autocommit=True) as connection:
+        while connection.execute(blocked, (pid,)).fetchone() is None:  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.01)

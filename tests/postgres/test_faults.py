@@ -12,10 +12,11 @@ import pytest
 from concertino import OPERATOR
 from concertino.errors import StaleClaimError, StorageError
 from concertino.storage import EventBatch, EventRow, PostgresStore
-from concertino.testing.store_suite.kit import SCOPE, record, result_of, start_tree, wait, whole
+from concertino.testing.store_suite.kit import SCOPE, end, record, result_of, start_tree, wait, whole
+from concertino.testing.store_suite.store_calls import REPLY, called, calling
 
 from .proxy import Proxy, proxy_to
-from .server import Server
+from .server import Server, until_locked
 
 
 @pytest.fixture
@@ -190,19 +191,24 @@ async def test_a_deadlock_is_overcome(url: str, schema: str) -> None:
         with psycopg.connect(url, options=f"-c search_path={schema} -c deadlock_timeout=60s") as other:
             other.execute(held, ("r2",))
             asked = asyncio.ensure_future(store.erase(SCOPE))  # it locks r1, and waits for r2
-            await _until_locked(url, other.info.backend_pid)
+            await until_locked(url, other.info.backend_pid)
             await asyncio.to_thread(other.execute, held, ("r1",))
             assert not asked.done()
         with pytest.raises(StorageError, match="has not ended"):
             await asked
 
 
-async def _until_locked(url: str, pid: int) -> None:
-    """Wait until another connection waits for a lock of the process *pid*."""
-    blocked = "SELECT 1 FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))"
-    with psycopg.connect(url, autocommit=True) as connection:
-        while connection.execute(blocked, (pid,)).fetchone() is None:  # noqa: ASYNC110 - the server tells nobody
-            await asyncio.sleep(0.01)
+async def test_the_end_of_a_called_run_waits_for_its_caller_first(url: str, schema: str) -> None:
+    async with await PostgresStore.open(url, schema=schema) as store:
+        await calling(store)
+        tree = await called(store)
+        held = "SELECT 1 FROM heads WHERE run = (SELECT number FROM runs WHERE run_id = %s) FOR UPDATE NOWAIT"
+        with psycopg.connect(url, options=f"-c search_path={schema}") as other:
+            other.execute(held, ("r1",))  # as the end of the caller, which then stops the run
+            ended = asyncio.ensure_future(tree.append("ended", end=end(reply=REPLY)))
+            await until_locked(url, other.info.backend_pid)
+            await asyncio.to_thread(other.execute, held, ("r2",))
+        await ended
 
 
 async def test_a_claim_that_was_taken_is_stale_for_the_process_that_slept(url: str, schema: str) -> None:

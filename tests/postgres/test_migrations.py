@@ -13,6 +13,9 @@ from concertino.errors import DatabaseVersionError, StorageError
 from concertino.storage import PostgresStore
 from concertino.storage.postgres import schema as schemas
 from concertino.testing.store_suite.kit import claim_tree, record, start_tree, whole
+from concertino.testing.store_suite.store_conversations import opened, turn
+
+from .server import until_locked
 
 ALL = schemas.migrations()
 
@@ -44,6 +47,21 @@ async def test_rows_of_an_earlier_version_stay(url: str, schema: str, newest: An
         assert journal is not None
         assert [entry.kind for entry in journal.entries] == ["started", "model_answered", "model_requested"]
         assert list(await store.usage(OPERATOR, "r1")) == [record(1)]
+
+
+async def test_a_turn_that_ends_during_the_migration_is_closed(url: str, schema: str, newest: Any) -> None:
+    before = next(number for number, text in enumerate(ALL) if "turns_ended" in text)
+    newest(*ALL[:before])
+    async with await PostgresStore.open(url, schema=schema) as store:
+        await turn(await opened(store), "r1", end=False)
+    newest(*ALL)
+    with psycopg.connect(url, options=f"-c search_path={schema}") as other:
+        other.execute("UPDATE heads SET ending = 1")  # a process of the version before ends the run
+        opening = asyncio.ensure_future(PostgresStore.open(url, schema=schema))
+        await until_locked(url, other.info.backend_pid)
+    await (await opening).close()
+    with psycopg.connect(url, options=f"-c search_path={schema}") as other:
+        assert other.execute("SELECT ended FROM turns").fetchall() == [(True,)]
 
 
 async def test_processes_that_start_at_once(url: str, schema: str) -> None:

@@ -165,6 +165,7 @@ ARGUMENTS: Mapping[str, Callable[[Guess], Any]] = {
     "tool": lambda guess: "pay",
     "by": lambda guess: ["run", "agent"],
     "step": lambda guess: 1,
+    "target": lambda guess: "svc1_desk",
     "owner": lambda guess: "me",
     "seconds": lambda guess: 60.0,
     "budget": lambda guess: Budget(tokens=5),

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from ..errors import ConcertinoError, ConfigurationError, RunStateError
+from ..errors import ConfigurationError, RunStateError
 from ..ids import child_run_id, token
 from ..orchestrator.chat import Chat
 from ..orchestrator.journal.data_policy import patterns_of
@@ -17,6 +17,7 @@ from ..storage.types import Caller, ClaimedCall, RunStart
 from ..waits import Resolution
 from .fleet import Seat
 from .live_run import LiveRun
+from .turns import MAY_CHANGE
 
 log = logging.getLogger("concertino")
 
@@ -67,19 +68,26 @@ class AssignedCalls:
             await asyncio.wait(self._ringing)
 
     async def _take(self, call: ClaimedCall) -> None:
+        """Start the run of a call. A call that gets no run for now is due again after a while."""
         key = call.wait.key
         try:
             self._check_agent(call)
             await self._start(chat_of(call), call.task["agent"], child_run_id(key))
-        except ConfigurationError as error:
-            failed = Resolution(verdict="failed", id=token(), content=str(error))
-            await self._store.resolve(call.scope, key, failed)
-            await self._seat.wake_owners(call.wait.run_id)
-            self._wake()
         except RunStateError as error:
             log.info("call %s: %s", key, error)  # it has its run, or needs none any more
-        except ConcertinoError as error:
-            log.warning("call %s was not started: %s", key, type(error).__name__)  # it is due again after a while
+        except MAY_CHANGE as error:
+            log.warning("call %s was not started: %s", key, type(error).__name__)
+        except ConfigurationError as error:
+            await self._refuse(call, str(error))
+        except Exception as error:  # noqa: BLE001 - one call must not keep the watchdog from the others
+            log.warning("call %s was not started: %s", key, type(error).__name__)
+
+    async def _refuse(self, call: ClaimedCall, why: str) -> None:
+        """Answer a call that can never have a run."""
+        failed = Resolution(verdict="failed", id=token(), content=why)
+        await self._store.resolve(call.scope, call.wait.key, failed)
+        await self._seat.wake_owners(call.wait.run_id)
+        self._wake()
 
     def _check_agent(self, call: ClaimedCall) -> None:
         agent, target = call.task.get("agent"), call.wait.target

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 
-from ..errors import ConfigurationError
+from ..errors import ConcertinoError, ConfigurationError
 from ..number_checks import check_whole
 from ..records import record
 from ..scope import OPERATOR
@@ -120,6 +121,27 @@ class Seat:
                 self._held[target] = now + self._lease
             elif self._held.pop(target, None) is not None:
                 log.warning("target %s has another consumer now: %s", target, holder)
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Renew the leases that this process has for a `with` block, while nothing else does."""
+        ended = asyncio.Event()
+        task = asyncio.create_task(self._renew_until(ended)) if self._held else None
+        try:
+            yield
+        finally:
+            ended.set()
+            if task is not None:
+                await asyncio.wait([task])  # not cancelled: a renewal must not come after the target was left
+
+    async def _renew_until(self, ended: asyncio.Event) -> None:
+        while not ended.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), self._lease / 3)
+            for target in () if ended.is_set() else tuple(self._held):
+                with suppress(ConcertinoError):  # the next attempt may succeed
+                    if await self._store.claim_target(OPERATOR, target, self._owner, self._lease) != self._owner:
+                        self._held.pop(target, None)
 
     async def leave_targets(self) -> None:
         """Let other processes be the consumer of targets that have only one."""

@@ -138,7 +138,8 @@ class Runtime(Answering):
             self._watching = None
         await self._turns.close()
         parked = [run for run in self._live.values() if not run.done]
-        await park_all(parked, grace)
+        async with self._seat.held():
+            await park_all(parked, grace)
         self._live.clear()
         for agent in {run.agent for run in parked}:
             self._seat.ring(agent)

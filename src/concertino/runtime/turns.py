@@ -47,8 +47,8 @@ log = logging.getLogger("concertino")
 
 T = TypeVar("T")
 
-_MAY_CHANGE = (ResourcesError, MissingKeyError, MissingExtraError)
-"""Errors of the process or the tenant's resources, not of the message."""
+MAY_CHANGE = (ResourcesError, MissingKeyError, MissingExtraError)
+"""Errors of the process or the tenant's resources, not of the work: another attempt may succeed."""
 _DAMAGED = "[damaged]"
 """Stands for a message that cannot be read: a model's API refuses an empty one in the history."""
 _MOST_DUE = 50
@@ -192,7 +192,7 @@ class TurnStarter:
             self._failures.pop(run_id, None)
         except ConversationBusyError:
             log.info("turn %s waits for another one", run_id)  # a process has put it first, and its end starts this one
-        except _MAY_CHANGE as error:
+        except MAY_CHANGE as error:
             await self._postpone(due, error)
         except (ConfigurationError, DamagedDataError) as error:
             log.warning("turn %s cannot be started: %s", run_id, error)

@@ -17,6 +17,8 @@ from concertino.messages import AssistantMessage, Text, ToolCall, UserMessage
 from concertino.storage.sqlite import SqliteStore
 from concertino.storage.sqlite.errors import explain
 from concertino.storage.types import Entry, EntryMessage, RunEnd
+from concertino.testing.store_suite.kit import result_of
+from concertino.testing.store_suite.store_calls import calling
 
 from .journal_writer import begin, claim, entry, kill_after, writer
 
@@ -32,6 +34,17 @@ async def test_a_lock_of_another_process_is_named(tmp_path: Path) -> None:
             assert len(await store.messages(OPERATOR, "r1")) == 0
         await store.append(entry("r1", 1))
         assert len(await store.messages(OPERATOR, "r1")) == 2
+
+
+async def test_a_look_for_calls_takes_no_lock_for_those_with_an_answer(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    async with await SqliteStore.open(path, busy_timeout=0.01) as store:
+        await calling(store, "r1", "w1", "w2")
+        for key in ("w1", "w2"):
+            await store.resolve(OPERATOR, key, result_of("elsewhere"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert list(await store.claim_calls(OPERATOR, 60.0)) == []
 
 
 async def test_two_stores_write_to_one_file(tmp_path: Path) -> None:

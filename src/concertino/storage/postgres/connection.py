@@ -223,7 +223,7 @@ def _done(session: PostgresSession, work: Any) -> Any:
         return work(session)
     with session.transaction():
         if work.tree:
-            session.lock("lock_tree", {"run_id": work.tree})
+            session.lock(work.lock, {"run_id": work.tree})
         result = work.work(session)
     if work.erased:
         session.checkpoint()

@@ -42,7 +42,8 @@ def start_call(connection: Session, start: RunStart) -> None:
     """Check that the call of the root run *start* still waits, and let no process take it again; in a transaction."""
     connection.lock("lock_tree", {"run_id": start.parent_id})
     bound = {"scope_key": scope_key(start.scope.key), "key": start.parent_call}
-    if connection.execute(connection.queries["call_to_answer"], bound).fetchone() is None:
+    found = connection.execute(connection.queries["call_to_answer"], {**bound, "now": connection.now()}).fetchone()
+    if found is None:
         raise RunEndedError(f"run {start.run_id!r} cannot start: its call {start.parent_call!r} waits for no result")
     connection.execute(connection.queries["take_call"], {**bound, "until": None})
 
@@ -52,7 +53,7 @@ def answer_call(connection: Session, run: int, reply: Resolution, now: float) ->
     row = connection.execute(connection.queries["call_of_run"], (run,)).fetchone()
     if row is None:
         return
-    bound = {"scope_key": row["scope_key"], "key": row["parent_call"]}
+    bound = {"scope_key": row["scope_key"], "key": row["parent_call"], "now": now}
     operation = connection.execute(connection.queries["call_to_answer"], bound).fetchone()
     if operation is not None:
         answer_operation(connection, operation, reply, now)

@@ -84,6 +84,8 @@ class Appending(Write[Head]):
         _check(entry)
         self.appended, self.rows = entry, entry_rows(entry)
         self.tree = entry.claim.root_id
+        if entry.end is not None and entry.end.reply is not None:
+            self.lock = "lock_tree_and_caller"
         self.progress, self.state = entry.kind in PROGRESS, _STATES.get(entry.kind)
         late = _only_usage(entry)
         claim, scope = entry.claim, entry.claim.scope
@@ -103,8 +105,6 @@ class Appending(Write[Head]):
     def work(self, connection: Session) -> Head:
         """Advance the run's head, if the claim allows it, and write the entry."""
         sql, entry, now = connection.queries, self.appended, connection.now()
-        if entry.end is not None and entry.end.reply is not None:
-            connection.lock("lock_caller", {"run_id": entry.run_id})
         found = connection.execute(limited(sql["advance"], "Scope"), self.bound).fetchone()
         if found is None:
             _refuse(connection, entry)

@@ -253,4 +253,6 @@ def _texts(body: dict[str, Any]) -> list[str]:
 def text_of(connection: Session, name: str, owner: bytes) -> str | None:
     """Return the body of a shared text of a scope; None if it was erased."""
     row = connection.execute(connection.queries["text"], (name, owner)).fetchone()
-    return None if row is None or row[0] == "" else str(row[0])
+    if row is None or (row[0] == "" and not row[1]):  # sealed with a key that was discarded
+        return None
+    return str(row[0])

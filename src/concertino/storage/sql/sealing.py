@@ -83,7 +83,9 @@ def _sealed_message(row: tuple[Any, ...], run: str, seal: Seal) -> tuple[Any, ..
 
 def _sealed_text(row: tuple[str, str | None, bool, str], entry: Entry, seal: Seal) -> tuple[Any, ...]:
     name, run_id, of_conversation, body = row
-    if run_id is not None:
+    if not body:  # an empty text is not an erased one
+        sealed = ""
+    elif run_id is not None:
         sealed = seal(body, "content", run_id)
     elif of_conversation:  # the runs of a conversation are erased together
         sealed = seal(body, "kept", entry.run_id)

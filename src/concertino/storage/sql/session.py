@@ -147,6 +147,8 @@ class Write(Generic[T]):
     tree = ""
     """Root of the tree that the work is on. The writes to a tree are done in the order of their calls, and where there
     are several writers, while its root is locked."""
+    lock = "lock_tree"
+    """The statement that locks the root."""
 
     def work(self, connection: Session) -> T:
         """Do the work. It must only depend on *connection*, because it may be repeated after a rollback."""

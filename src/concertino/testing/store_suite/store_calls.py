@@ -92,7 +92,6 @@ async def test_a_call_that_has_an_answer_gets_no_run(store: FullStore) -> None:
 
 async def test_a_call_whose_deadline_has_passed_gets_no_run(store: FullStore) -> None:
     await calling(store, expires=0.0)
-    await store.due(OPERATOR)
     with pytest.raises(RunEndedError, match="waits for no result"):
         await called(store)
 

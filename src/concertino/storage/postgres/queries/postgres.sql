@@ -117,10 +117,14 @@ DELETE FROM memory_words AS w USING memories AS m WHERE m.number = w.memory AND 
 -- The root's head is the lock of its tree: whoever writes anything of the tree waits for it first.
 SELECT 1 FROM heads WHERE run = (SELECT root FROM runs WHERE run_id = :run_id) FOR UPDATE;
 
--- name: lock_caller
+-- name: lock_tree_and_caller
+-- As well as the tree whose call the tree works for.
 SELECT 1 FROM heads
-WHERE run = (SELECT c.root FROM runs AS r JOIN runs AS c ON c.run_id = r.parent_id WHERE r.run_id = :run_id)
-FOR UPDATE;
+WHERE run IN (
+    SELECT root FROM runs WHERE run_id = :run_id
+    UNION ALL SELECT c.root FROM runs AS r JOIN runs AS c ON c.run_id = r.parent_id WHERE r.run_id = :run_id
+)
+ORDER BY run FOR UPDATE;
 
 -- name: lock_trees
 SELECT 1 FROM heads WHERE run IN (SELECT r.root FROM runs AS r WHERE /*reached r*/) ORDER BY run FOR UPDATE;

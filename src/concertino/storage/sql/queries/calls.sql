@@ -1,7 +1,7 @@
 -- Calls whose work the processes of a target do.
 
 -- name: has_due_call
-SELECT 1 FROM operations WHERE due_at <= :now LIMIT 1;
+SELECT 1 FROM operations WHERE due_at <= :now AND state = 'waiting' LIMIT 1;
 
 -- name: due_calls
 SELECT
@@ -22,8 +22,10 @@ LIMIT :limit /*for update of o*/;
 UPDATE operations SET due_at = :until WHERE scope_key = :scope_key AND key = :key;
 
 -- name: call_to_answer
+-- Not after its deadline, also if it has not been expired yet.
 SELECT key, scope_key, state, waits_for, remote, run, root FROM operations
-WHERE scope_key = :scope_key AND key = :key AND state = 'waiting' AND waits_for = 'result';
+WHERE scope_key = :scope_key AND key = :key AND state = 'waiting' AND waits_for = 'result'
+    AND (expires IS NULL OR expires > :now);
 
 -- name: call_of_run
 SELECT parent_call, scope_key FROM runs WHERE number = ? AND root = number AND parent_id IS NOT NULL;

@@ -62,7 +62,7 @@ SELECT u.*, r.run_id FROM usage AS u JOIN runs AS r ON r.number = u.run
 WHERE u.run = ? AND u.entry IS NOT NULL ORDER BY u.booking;
 
 -- name: text
-SELECT body FROM texts WHERE id = ? AND scope_key = ?;
+SELECT body, body = '' FROM texts WHERE id = ? AND scope_key = ?;
 
 -- name: usage_sums
 SELECT /*columns*/
