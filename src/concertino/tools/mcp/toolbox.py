@@ -66,6 +66,7 @@ class McpToolbox:
         """Close all connections."""
         for task in [*self._refreshing.values(), *self._background]:
             task.cancel()
+        await self.users.close()
         await asyncio.gather(*[connection.close() for connection in self._connections.values()])
 
     @property
