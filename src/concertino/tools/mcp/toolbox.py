@@ -13,7 +13,7 @@ from ...messages import AssistantMessage, Media, MediaPart, Message, Text, UserM
 from ...scope import Scope
 from ..base import Tool, ToolResult, check_tool
 from .connection import Connection, McpConnectionError
-from .login_tool import ElicitationAsk, LogIn
+from .login_tool import AwaitedTool, ElicitationAsk, LogIn
 from .oauth.refused_requests import refusals
 from .remote_tool import McpTool, add_block, add_contents
 from .resource_tools import ListResources, ReadResource
@@ -80,6 +80,11 @@ class McpToolbox:
     async def tools_of(self, scope: Scope) -> tuple[Tool, ...]:
         """Return the tools of the servers with `oauth` to which the user of *scope* has logged in."""
         return await self.users.tools_of(scope)
+
+    def awaited(self, name: str) -> Tool | None:
+        """Return what stands in for a tool of a server with `oauth` that cannot be listed now; None for others."""
+        server = self._servers.get(name.partition(".")[0])
+        return None if server is None or server.oauth is None else AwaitedTool(name, server, self)
 
     async def refresh(self) -> None:
         """List the tools of all servers again."""
