@@ -20,7 +20,7 @@ from tests.server.kit import User, authenticate
 
 from .conftest import ANN
 from .guarded import GuardedServer, browse, serving
-from .test_oauth import BOB, CALLBACK, KEY, product
+from .test_oauth import BOB, CALLBACK, KEY, fetch, product
 
 
 @pytest.fixture
@@ -129,6 +129,16 @@ def metadata(guarded: GuardedServer, **changes: Any) -> dict[str, Any]:
         (METADATA, lambda of: metadata(of, token_endpoint=EVIL), "only https"),
         (METADATA, lambda of: metadata(of, registration_endpoint=EVIL), "only https"),
         (METADATA, lambda of: metadata(of, revocation_endpoint=EVIL), "only https"),
+        (
+            METADATA,
+            lambda of: metadata(of, authorization_endpoint=f"https://login.example/{'x' * 9_000}"),
+            "more than 8,000",
+        ),
+        (
+            METADATA,
+            lambda of: metadata(of, authorization_endpoint=f"https://login.example/{'x' * 7_900}"),
+            "more than 8,000",
+        ),
         (METADATA, lambda of: metadata(of, registration_endpoint=None), "registers no clients"),
         (METADATA, lambda of: RedirectResponse("http://127.0.0.1:1/"), "publishes no metadata"),
         (METADATA, lambda of: Response("{" + " " * 600_000), "more than 500,000 bytes"),
@@ -180,7 +190,13 @@ async def test_a_client_of_an_authorization_server_that_has_forgotten_it_is_repl
         with pytest.raises(LoginError):
             await shop.oauth.finish(shop.runtime, ANN, query)
         await shop.log_in()
-    assert list(guarded.accounts.clients) != forgotten
+        again = list(guarded.accounts.clients)
+        assert again != forgotten
+        guarded.accounts.clients.clear()
+        guarded.accounts.expire()
+        assert await fetch(shop.oauth, shop.server) == 401  # the refresh has found out
+        await shop.log_in()
+    assert list(guarded.accounts.clients) != again
 
 
 class Hangs:
