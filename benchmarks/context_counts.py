@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import math
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from concertino.messages import (
     UserMessage,
 )
 from concertino.providers.openai import TiktokenCounter
-from concertino.token_engine import EstimatingCounter, Retention, TokenStatistics
+from concertino.token_engine import EstimatingCounter, Retention
 from concertino.token_engine.counting.sizes import measure_with
 from concertino.token_engine.view import View
 from concertino.token_engine.window import Window
@@ -47,12 +47,12 @@ SETTLED = 50
 def errors(messages: list[dict[str, Any]]) -> Iterator[float]:
     """Yield the relative error of each request's size, estimated before it was sent."""
     counter = EstimatingCounter()
-    view, window = View(measure_with(counter)), Window(counter, 200_000, Retention(), TokenStatistics())
+    view, window = View(measure_with(counter)), Window(counter, 200_000, Retention(), {})
     for said in messages:
         used = ((said.get("extra") or {}).get("response") or {}).get("usage") or {}
         if said["role"] == "assistant" and used.get("prompt_tokens"):
             view.settle()
-            guess = window.billed(view.tokens)
+            guess = window.expected(view.tokens)
             if len(view.record) > SETTLED:
                 yield abs(guess - used["prompt_tokens"]) / used["prompt_tokens"]
             window.observe(view.tokens, used["prompt_tokens"])
@@ -94,14 +94,19 @@ def main() -> None:
 
 
 def largest(played: Conversation, window: int, factor: float) -> float:
-    """Return the tokens of the largest request with those reserved for its answer; nan if a message is too long."""
-    try:
-        found, _ = asyncio.run(drive(played, MODELS["A"], window, Retention(), Sizes(factor)))
-    except AssertionError as error:
-        if "ContextFloorError" not in str(error):
-            raise
-        return math.nan
+    """Return the tokens of the largest request with those reserved for its answer."""
+    played = _within(played, int(0.95 * min(2_000, window // 4) / factor))
+    found, _ = asyncio.run(drive(played, MODELS["A"], window, Retention(), Sizes(factor)))
     return found.most
+
+
+def _within(played: Conversation, most: int) -> Conversation:
+    """Return *played* with answers of at most *most* tokens and their calls: a provider ends a longer one."""
+    counter, messages = TiktokenCounter(), list(played.messages)
+    for index, message in enumerate(messages):
+        if isinstance(message, AssistantMessage) and counter.count(message.text) > most:
+            messages[index] = replace(message, parts=(Text(counter.cut(message.text, most)), *message.tool_calls))
+    return replace(played, messages=messages)
 
 
 def _print(name: str, found: list[float]) -> None:

@@ -10,8 +10,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from pygments.lexers.special import TextLexer
-
 ROOT = Path(__file__).resolve().parents[1]
 REPOSITORY = "https://github.com/concertino/concertino/blob/main/"
 sys.path.insert(0, str(ROOT / "src"))
@@ -109,7 +107,6 @@ def mark_code(*event: Any) -> None:
 
 def setup(app: Any) -> None:
     """Register the functions above."""
-    app.add_lexer("mermaid", TextLexer)
     app.connect("source-read", link_repository)
     app.connect("source-read", describe_names)
     app.connect("autodoc-process-docstring", mark_code)

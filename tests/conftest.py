@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from concertino.token_engine import TokenStatistics
-
 # No test measures time: on a busy machine, making an example may take seconds.
 settings.register_profile("concertino", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("concertino")
@@ -104,4 +102,4 @@ def data() -> Path:
 @pytest.fixture(autouse=True)
 def learned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget how many tokens models billed in earlier tests: a process learns it, and estimates better."""
-    monkeypatch.setattr("concertino.token_engine.token_engine._SHARED", TokenStatistics())
+    monkeypatch.setattr("concertino.token_engine.token_engine._SHARED", {})

@@ -164,6 +164,8 @@ def _times(question: Question) -> None:
         months = _values(found, "m")
         question.filter("month", ">=", months[0])
         question.filter("month", "<=", months[1])
+    while found := question.take("(?<![btwn])c=?n", ("hour",)):  # "at hour 6 in May" names no day
+        _compare(question, "hour", found)
     while found := question.take(r"(?:dm|md|(?<![otw])nm|mn(?![fcm])|m)"):
         question.filter("month", "=", _values(found, "m")[0])
         for number in _values(found, "d") + _values(found, "n"):
@@ -181,17 +183,20 @@ def _places(question: Question) -> None:
     """Take airports and carriers."""
     while found := question.take("c=?p", ("origin", "dest")):
         _place(question, found[0].value, found)
-    for pattern, name in (("[D<]+p", "origin"), ("[A>]+p", "dest"), ("(?<!o)p", "")):
+    for pattern, name in ((r"[D<]+p(?:\|<?p)*", "origin"), (r"[A>]+p(?:\|>?p)*", "dest"), (r"(?<!o)p(?:\|p)*", "")):
         while found := question.take(pattern):
             _place(question, name, found)
-    while found := question.take("c=?k", ("carrier", "airline")) or question.take("(?<!o)[=<b]?k"):
-        question.filter("carrier", "=", found[-1].value)
+    while found := question.take("c=?k", ("carrier", "airline")) or question.take(r"(?<!o)[=<b]?k(?:\|k)*"):
+        codes = _values(found, "k")
+        question.filter("carrier", *(("in", codes) if len(codes) > 1 else ("=", codes[0])))
 
 
 def _place(question: Question, column: str, terms: list[Term]) -> None:
     """Add a filter by airport; all flights leave New York, so one elsewhere is the destination."""
-    codes = terms[-1].value
+    codes = [code for each in _values(terms, "p") for code in each]
     several = len(codes) > 1
+    if not column and len({code in NEW_YORK for code in codes}) > 1:
+        question.refuse(terms)
     column = column or ("origin" if codes[0] in NEW_YORK else "dest")
     question.filter(column, "in" if several else "=", list(codes) if several else codes[0])
 

@@ -111,7 +111,9 @@ Limit = Annotated[int, Field(ge=1, le=MOST_ROWS)]
 
 
 def query(select: str, columns: Sequence[str], filters: Sequence[Filter], tenant: str, rest: str) -> tuple[str, Any]:
-    """Return SQL over the flights of *tenant*, and its values."""
+    """Return SQL over the flights of *tenant*, and its values. Raises `ToolError` for an unknown tenant."""
+    if tenant not in TENANTS:
+        raise ToolError(f"there is no tenant {tenant!r}: choose from {', '.join(TENANTS)}")
     used = [*columns, *(each["column"] for each in filters)]
     joins = dict.fromkeys(COLUMNS[name][1] for name in used if COLUMNS[name][1])
     conditions = ["flights.tenant = ?"]

@@ -1,7 +1,7 @@
 """The words of a question: each phrase that the rules know is a term with a kind, a letter that their patterns name."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -178,7 +178,15 @@ CITIES = {
 }
 SEVERAL = {"Chicago": ("ORD", "MDW"), "Houston": ("IAH", "HOU"), "Washington": ("IAD", "DCA")}
 """Cities with more than one of the airports."""
-REWRITTEN = {
+CLOCK = r"(?= (?:before|after) (?!2013)\d{3,4}\b)"
+REWRITTEN: dict[str, str | Callable[[re.Match[str]], str]] = {
+    r"1?\d(?::[0-5]\d)? ?[ap]\.?m": lambda found: clock_time(found[0]),
+    rf"(?:departed|departing|left|leaving|took off){CLOCK}": "departure time",
+    rf"(?:arrived|arriving|landed|landing){CLOCK}": "arrival time",
+    r"scheduled to (?:depart|leave|take off)": "scheduled departure time",
+    r"scheduled to (?:arrive|land)": "scheduled arrival time",
+    r"(?<=\d)-engined?": " engines",
+    r"(?<=\d)-seat(?:er)?": " seats",
     r"worst(?= \w+ delay)": "highest",
     "cancell?ations?": "cancelled flights",
     "altitude of (the )?destinations": "altitude",
@@ -204,12 +212,18 @@ class Term:
     Kinds: `c` column, `a` average or total, `s` superlative, `#` count, `H` how many, `f` flights, `w` which, `t`
     top, `b` by, `o` operator, `=` is, `n` number, `d` day of a month, `m` month, `p` airport, `k` carrier, `v`
     other value, `<` from, `>` to, `D` departed, `A` arrived, `L` late, `u` miles, `h` hours, `N` plane or airport,
-    `B` between, `&` and, `x` cancelled, `M` mark, `?` unknown.
+    `B` between, `&` and, `|` or, `x` cancelled, `M` mark, `?` unknown.
     """
 
     kind: str
     value: Any
     text: str
+
+
+def clock_time(text: str) -> str:
+    """Return a time of the day as the records have it: 2130 for `9:30 pm`."""
+    hour, minutes = (int(each) for each in [*re.findall(r"\d+", text), 0][:2])
+    return str((hour % 12 + 12 * ("p" in text.lower())) * 100 + minutes)
 
 
 def plural(phrase: str) -> str:
@@ -254,6 +268,7 @@ def vocabulary() -> Iterator[tuple[str, str, Any]]:
         ("h", None, "hours"),
         ("B", None, "between"),
         ("&", None, "and"),
+        ("|", None, "or"),
         ("x", None, "cancelled, canceled, were cancelled, were canceled, was cancelled, was canceled"),
         ("N", "tailnum", "plane, planes, aircraft"),
         ("N", None, "airport, airports"),

@@ -77,7 +77,7 @@ def _report(task: str, results: Sequence[str]) -> tuple[str, dict[str, Any]]:
             own = [each for each in left if each.lower().startswith(words)]
             left = [each for each in left if each not in own]
             parts += [f"## {title}", *[f"- {each}" for each in own]] if own else []
-        return f"Notes of {len(subjects)} commits.\n\n" + "\n".join(parts) + "\n\nGrouped by subject.", {}
+        return "Notes of the last commits.\n\n" + "\n".join(parts) + "\n\nGrouped by subject.", {}
     text = "\n".join(results) or task
     found = sorted(set(_FINDING.findall(text)))
     lines = [f"- {each}" for each in found] or ["- no finding"]

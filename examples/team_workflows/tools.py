@@ -16,6 +16,8 @@ FINDINGS: dict[str, Callable[[str], bool]] = {
     "a possible secret": lambda line: bool(re.search(r"(password|secret|api_key)\s*=\s*['\"]\w{6,}", line, re.I)),
     "a merge conflict": lambda line: line.startswith(("<<<<<<< ", ">>>>>>> ")),
 }
+_SUBJECTS = 100
+"""Commits whose subjects are listed: notes must fit into an answer of a model."""
 _ERROR = re.compile(r"\b(ERROR|CRITICAL|FATAL)\b")
 _REF = re.compile(r"[\w./~^@-]+(\.\.[\w./~^@-]+)?")
 
@@ -72,6 +74,8 @@ async def read_change(range: str, file: str, context: ToolContext) -> ToolResult
 async def log_files(folder: str, context: ToolContext) -> list[str]:
     """List the log files of a folder."""
     base = context.deps
+    if not below(base, folder).is_dir():
+        raise ToolError(f"there is no folder {folder!r}: name one below {base}")
     return sorted(str(path.relative_to(base.resolve())) for path in below(base, folder).glob("**/*.log"))
 
 
@@ -87,12 +91,16 @@ async def errors_of(file: str, context: ToolContext) -> ToolResult:
 
 @tool(effect="read")
 async def commits_since_tag(context: ToolContext) -> list[str]:
-    """List the subjects of the commits since the last tag, or of all commits without one."""
+    """List the subjects of the commits since the last tag, or of all commits without one; the newest 100 of them."""
     try:
         tag = (await git(context.deps, "describe", "--tags", "--abbrev=0")).strip()
     except ToolError:
         tag = ""
-    return (await git(context.deps, "log", "--format=%s", *([f"{tag}..HEAD"] if tag else []))).splitlines()
+    subjects = (
+        await git(context.deps, "log", "--no-merges", "--format=%s", *([f"{tag}..HEAD"] if tag else []))
+    ).splitlines()
+    older = len(subjects) - _SUBJECTS
+    return [*subjects[:_SUBJECTS], *([f"{older} older commits, not listed"] if older > 0 else [])]
 
 
 @tool(effect="idempotent")

@@ -19,14 +19,12 @@ Binding = Literal["free", "turn", "prefix"]
 
 @record(kw_only=True)
 class CacheRule:
-    """A provider's prompt cache."""
+    """A provider's prompt cache, with the prices of a token."""
 
     read: float
-    """Price of a token read from the cache."""
     write: float
-    """Price of a token written to the cache, or not cached."""
+    """Of a token written to the cache, or not cached."""
     output: float = 5.0
-    """Price of an output token."""
     seconds: float = 300.0
     """Lifetime of a cache entry after its last use."""
     breakpoints: bool = False
@@ -48,10 +46,6 @@ def _gpt(read: float, output: float) -> CacheRule:
     return CacheRule(read=read, write=1.0, seconds=600.0, step=128, output=output)
 
 
-def _gemini(read: float, minimum: int, output: float) -> CacheRule:
-    return CacheRule(read=read, write=1.0, minimum=minimum, output=output)
-
-
 # As of November 2026: platform.claude.com/docs (Prompt caching), developers.openai.com/api/docs/guides/prompt-caching,
 # ai.google.dev/gemini-api/docs/caching and /pricing, api-docs.deepseek.com (Context caching and pricing).
 _RULES: tuple[tuple[str, str, CacheRule], ...] = (
@@ -64,9 +58,9 @@ _RULES: tuple[tuple[str, str, CacheRule], ...] = (
     ("openai", r"gpt-5", _gpt(0.1, 8.0)),
     ("openai", r"(gpt-4\.1|o3|o4)", _gpt(0.25, 4.0)),
     ("openai", r"", _gpt(0.5, 4.0)),
-    ("google", r"gemini-2\.0", _gemini(0.25, 4_096, 4.0)),
-    ("google", r"gemini-2\.5-flash", _gemini(0.1, 1_024, 8.0)),
-    ("google", r"", _gemini(0.1, 4_096, 8.0)),
+    ("google", r"gemini-2\.0", CacheRule(read=0.25, write=1.0, minimum=4_096, output=4.0)),
+    ("google", r"gemini-2\.5-flash", CacheRule(read=0.1, write=1.0, output=8.0)),
+    ("google", r"", CacheRule(read=0.1, write=1.0, minimum=4_096, output=8.0)),
     ("openrouter", r"claude", _claude(1_024)),
     ("deepseek", r"", CacheRule(read=0.1, write=1.0, output=2.0, seconds=3_600.0, step=64, minimum=64)),
 )
@@ -82,10 +76,7 @@ families. A version number of more than two digits is a date."""
 @lru_cache(maxsize=256)
 def cache_rule(provider: str, model: str) -> CacheRule:
     """Return the cache rule of *provider* for *model*; cautious figures if both are unknown."""
-    for name, pattern, rule in _RULES:
-        if name == provider and in_family(pattern, model):
-            return rule
-    return _UNKNOWN
+    return next((rule for name, each, rule in _RULES if name == provider and in_family(each, model)), _UNKNOWN)
 
 
 @lru_cache(maxsize=256)

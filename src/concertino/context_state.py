@@ -28,6 +28,8 @@ class ContextState:
     """Cost of the conversation's requests so far, in tokens of uncached input."""
     omitted: int = 0
     """Tokens that the edits have removed, by the run's counter: the next run need not count them."""
+    anchor: list[int] = field(default_factory=list)
+    """Tokens of the last request, by the run's counter and as billed, and those counted of system prompt and tools."""
     counted: bool = False
     """True if the conversation is long enough for edits; the next run counts it as well."""
 

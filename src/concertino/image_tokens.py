@@ -1,16 +1,8 @@
 """The tokens of an image: its size, which its first bytes name, in the formulas that the providers publish.
 
-Checked in November 2026, at the default detail:
-
-- Anthropic, "Vision" (platform.claude.com/docs/en/build-with-claude/vision): patches of 28 pixels, after scaling to at
-  most 1,568 pixels and about 1,600 tokens; from Opus 4.7 on, to 2,576 pixels and 4,784 tokens ("Migrating").
-- OpenAI, "Images and vision", "Model sizing behavior" and "Calculating costs"
-  (developers.openai.com/api/docs/guides/images-vision, in public copies): tiles of 512 pixels, or patches of 32 pixels
-  times a factor, up to a number of patches and of pixels a side. From GPT-5.5 on, the default detail is that of the
-  image itself; GPT-5.6 and later refuse more than 30,000 patches. Models that the guide no longer sizes (o4-mini,
-  gpt-5-mini and -nano, gpt-4.1-nano) follow its edition of March 2026.
-- Google, "Understand and count tokens" (ai.google.dev/gemini-api/docs/tokens): tiles of at most 768 pixels; "Media
-  resolution": a fixed number since Gemini 3.
+Checked in November 2026, at the default detail: "Vision" and "Migrating" (platform.claude.com/docs), "Images and
+vision" (developers.openai.com/api/docs/guides/images-vision, in public copies, for old small models that of March),
+"Understand and count tokens" and "Media resolution" (ai.google.dev/gemini-api/docs).
 """
 
 from __future__ import annotations
@@ -24,10 +16,13 @@ from math import ceil, floor, sqrt
 _HEADER = 120_000
 """Characters of base64 in which an image names its size; a JPEG may begin with 64 kB of other data."""
 _EDGE = 16_384
-"""Most pixels of a side that count: providers refuse more, and the header of a hostile file may name any number."""
-
+"""Most pixels of a side that count: the header of a hostile file may name any number."""
 ImageRule = Callable[[int, int], int]
 """Returns the tokens of an image from its width and height."""
+
+
+# Claude: patches of 28 pixels, after scaling. OpenAI: tiles of 512 pixels, or patches of 32 pixels times a factor, up
+# to a number of patches and of pixels a side. Gemini: tiles of at most 768 pixels; since Gemini 3 a fixed number.
 
 
 def _claude(edge: int, most: int, width: int, height: int) -> int:
@@ -59,16 +54,12 @@ def _gemini(width: int, height: int) -> int:
     return 258 * ceil(width / unit) * ceil(height / unit)
 
 
-def _fixed(tokens: int, _width: int, _height: int) -> int:
-    return tokens
-
-
 _RULES: tuple[tuple[str, ImageRule], ...] = (
     (r"anthropic:claude-(opus-4-[7-9]|[a-z]+-[5-9])", partial(_claude, 2_576, 4_784)),
     (r"anthropic:", partial(_claude, 1_568, 1_600)),
     (r"openai:gpt-4o-mini", partial(_tiles, 2_833, 5_667)),
-    (r"openai:gpt-4\.1-nano", partial(_patches, 2.46, 1_536, 2_048)),
     (r"openai:gpt-4\.1-mini", partial(_patches, 1.62, 6_144, 2_048)),
+    (r"openai:gpt-4\.1-nano", partial(_patches, 2.46, 1_536, 2_048)),
     (r"openai:o4-mini", partial(_patches, 1.72, 1_536, 2_048)),
     (r"openai:gpt-5-nano", partial(_patches, 1.5, 1_536, 2_048)),
     (r"openai:gpt-5(\.1-codex|-codex)?-mini", partial(_patches, 1.2, 1_536, 2_048)),
@@ -79,7 +70,7 @@ _RULES: tuple[tuple[str, ImageRule], ...] = (
     (r"openai:gpt-5", partial(_tiles, 70, 140)),
     (r"openai:o\d", partial(_tiles, 75, 150)),
     (r"openai:gpt", partial(_tiles, 85, 170)),
-    (r"google:gemini-([3-9]|\d\d)", partial(_fixed, 1_120)),
+    (r"google:gemini-([3-9]|\d\d)", lambda _width, _height: 1_120),
     (r"google:", _gemini),
 )
 """By the id of the model; the first pattern that matches counts."""
@@ -90,18 +81,17 @@ def image_tokens(data: str, model: str | None) -> int:
 
     An unknown model counts as Claude's highest resolution. Return 0 if *data* names no size.
     """
-    width, height = _dimensions(data[:_HEADER])
+    width, height = (min(side, _EDGE) for side in _dimensions(data[:_HEADER]))
     if not width or not height:
         return 0
-    width, height = min(width, _EDGE), min(height, _EDGE)
-    if model is None:
-        return max([rule(width, height) for _, rule in _RULES])
-    return _rule(model)(width, height)
+    return max([rule(width, height) for rule in _rules(model)])
 
 
 @lru_cache(maxsize=256)
-def _rule(model: str) -> ImageRule:
-    return next((rule for pattern, rule in _RULES if re.match(pattern, model)), _RULES[0][1])
+def _rules(model: str | None) -> list[ImageRule]:
+    if model is None:
+        return [rule for _, rule in _RULES]
+    return [next((rule for pattern, rule in _RULES if re.match(pattern, model)), _RULES[0][1])]
 
 
 def _dimensions(data: str) -> tuple[int, int]:
@@ -128,7 +118,6 @@ def _webp(head: bytes) -> tuple[int, int]:
     """Return width and height from the first chunk of a WebP (RFC 9649)."""
     if head[12:16] == b"VP8X":
         return 1 + int.from_bytes(head[24:27], "little"), 1 + int.from_bytes(head[27:30], "little")
-    if head[12:16] == b"VP8L":
-        bits = int.from_bytes(head[21:25], "little")
-        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-    return int.from_bytes(head[26:28], "little") & 0x3FFF, int.from_bytes(head[28:30], "little") & 0x3FFF
+    lossless = head[12:16] == b"VP8L"
+    bits = int.from_bytes(head[21:25], "little") if lossless else int.from_bytes(head[26:30], "little")
+    return lossless + (bits & 0x3FFF), lossless + (bits >> (14 if lossless else 16) & 0x3FFF)

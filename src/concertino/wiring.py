@@ -23,6 +23,7 @@ from .tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
     from .agents import WorkerDefinition
+    from .storage import KeyStore
     from .storage.sql import SqlStore
     from .tools.builtin import ResearchTools
 
@@ -148,12 +149,14 @@ def is_url(database: Path | str) -> bool:
 async def open_store(database: Path | str, *, read_only: bool = False) -> SqlStore:
     """Open the PostgreSQL database at a URL, or the SQLite file at a path, whose folder is created if needed.
 
+    An encrypted PostgreSQL database needs the keys of `open_keys`.
+
     Raises `ConfigurationError` for an invalid URL and `StorageError`.
     """
     if is_url(database):
         from .storage.postgres import PostgresStore  # noqa: PLC0415 - the driver is an extra
 
-        return await PostgresStore.open(str(database), read_only=read_only)
+        return await PostgresStore.open(str(database), read_only=read_only, keys=open_keys())
     path = Path(database)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # private, as runs are
@@ -162,6 +165,24 @@ async def open_store(database: Path | str, *, read_only: bool = False) -> SqlSto
     from .storage.sqlite import SqliteStore  # noqa: PLC0415 - only programs with a store load sqlite3
 
     return await SqliteStore.open(path, read_only=read_only)
+
+
+def open_keys(environ: Mapping[str, str] = os.environ) -> KeyStore | None:
+    """Open the key store that `CONCERTINO_KEYS` names, a file or a `postgresql://` URL; None if it is not set.
+
+    Its master key is `CONCERTINO_MASTER_KEY`, 64 hexadecimal digits, if that is set. Raises `ConfigurationError` for an
+    invalid value and `StorageError`.
+    """
+    named, master = environ.get("CONCERTINO_KEYS", ""), environ.get("CONCERTINO_MASTER_KEY", "")
+    if not named:
+        return None
+    from .storage import KeyDatabase, KeyFile  # noqa: PLC0415 - encryption is an extra
+
+    try:
+        key = bytes.fromhex(master) if master else None
+    except ValueError:
+        raise ConfigurationError("CONCERTINO_MASTER_KEY is not hexadecimal: use 64 digits") from None
+    return KeyDatabase(named, key) if is_url(named) else KeyFile(named, key)
 
 
 def open_bell(database: Path | str, nats: str | None) -> AbstractAsyncContextManager[Bell]:

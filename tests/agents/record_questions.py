@@ -103,7 +103,7 @@ REFUSED = [
     "How happy were the passengers?",
     "Average ticket price by carrier",
     "How many flights did not leave JFK?",
-    "How many flights from JFK or LGA?",
+    "How many flights from JFK or to Boston?",
     "Delete all flights of UA",
 ]
 

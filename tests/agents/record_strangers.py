@@ -1,4 +1,4 @@
-"""Eighty questions to the record analyst, worded before its rules, with the SQL of their answers."""
+"""Ninety questions to the record analyst, worded before its rules, with the SQL of their answers."""
 
 from __future__ import annotations
 
@@ -236,6 +236,28 @@ STRANGERS = [
         "Average pressure by wind direction in August",
         f"SELECT w.wind_dir, avg(w.pressure) FROM {WEATHER} WHERE f.month=8 GROUP BY 1",
     ),
+    (
+        "How many flights from JFK or LGA in May?",
+        "SELECT count(*) FROM f WHERE origin IN ('JFK','LGA') AND month=5",
+    ),
+    (
+        "How many flights from JFK to LAX or SFO?",
+        "SELECT count(*) FROM f WHERE origin='JFK' AND dest IN ('LAX','SFO')",
+    ),
+    ("How many flights went to Miami or Tampa?", "SELECT count(*) FROM f WHERE dest IN ('MIA','TPA')"),
+    ("Average air time of flights of Delta or JetBlue", "SELECT avg(air_time) FROM f WHERE carrier IN ('DL','B6')"),
+    ("How many flights departed before 6:30 am?", "SELECT count(*) FROM f WHERE dep_time<630"),
+    ("How many flights from Newark departed after 9pm?", "SELECT count(*) FROM f WHERE origin='EWR' AND dep_time>2100"),
+    (
+        "How many flights scheduled to leave after 2100 were cancelled?",
+        "SELECT count(*) FROM f WHERE sched_dep_time>2100 AND dep_time IS NULL",
+    ),
+    (
+        "How many flights departed JFK at hour 6 in May?",
+        "SELECT count(*) FROM f WHERE origin='JFK' AND hour=6 AND month=5",
+    ),
+    ("Average distance of flights in 4-engine planes", f"SELECT avg(distance) FROM {PLANES} WHERE p.engines=4"),
+    ("Maximum seats by manufacturer", f"SELECT p.manufacturer, max(p.seats) FROM {PLANES} GROUP BY 1"),
 ]
 REFUSED = [
     "How many different destinations are there?",
@@ -246,7 +268,6 @@ REFUSED = [
     "How many flights left on weekdays?",
     "Which carrier has the most passengers?",
     "How many flights did not go to Boston?",
-    "How many flights from JFK or LGA in May?",
     "What is the average ticket price in June?",
     "Is the departure delay correlated with the wind speed?",
     "How many flights left Berlin in May?",
@@ -270,14 +291,12 @@ REFUSED = [
     "How many flights from JFK and LGA?",
     "How many flights in May and June?",
     "How many flights in May or June?",
-    "How many flights left before 6 am?",
     "How many flights on Monday?",
     "How many flights are longer than 3 hours?",
     "What is the difference between the arrival delay of JFK and LGA?",
     "Average departure delay of the 10 biggest carriers",
     "Which carrier with the most flights has the highest average delay?",
     "How many flights had a departure delay between 10 and 20 or above 60?",
-    "How many flights from JFK to LAX or SFO?",
     "How many more flights in May than in June?",
     "What is the average of the maximum departure delay by month?",
     "Show the flights with the highest arrival delay",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,25 @@ async def test_a_release_is_prepared_after_a_person_has_approved_it(folder: Path
     notes = await asyncio.to_thread((folder / "RELEASE-1.1.md").read_text)
     assert "## Fixes\n- Fix the count\n## Changes\n- Add a name" in notes
     assert "Begin" not in notes
+
+
+async def test_the_notes_of_a_folder_without_tags_name_the_newest_commits(folder: Path) -> None:
+    """A long history must fit into the answer of a model."""
+    await git(folder, "init", "--quiet")
+    subjects = [f"Change {number} of the shelves, their labels and all that is on them" for number in range(102)]
+    person = "A <a@example.org> 1700000000 +0000"
+    commits = [f"commit refs/heads/main\ncommitter {person}\ndata {len(each)}\n{each}\n" for each in subjects]
+    command = ["git", "-C", str(folder), "fast-import", "--quiet"]
+    await asyncio.to_thread(subprocess.run, command, input="".join(commits).encode(), check=True)
+    await git(folder, "symbolic-ref", "HEAD", "refs/heads/main")
+    await play(folder, "prepare-release", "1.1")
+    notes = await asyncio.to_thread((folder / "RELEASE-1.1.md").read_text)
+    assert subjects[-1] in notes
+    assert subjects[1] not in notes
+    assert "2 older commits, not listed" in notes
+
+
+async def test_an_unknown_folder_of_logs_fails_at_once(folder: Path) -> None:
+    result = await play(folder, "investigate-incident", "nowhere")
+    assert result.status == "failed"
+    assert "there is no folder 'nowhere'" in str(result.error)

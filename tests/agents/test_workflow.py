@@ -289,6 +289,20 @@ async def test_a_person_reviews_what_the_verifier_escalates() -> None:
         assert (await office.answer()).text == f"{NOTES} Better."
 
 
+@pytest.mark.parametrize("unreadable", [False, True])
+async def test_a_person_lets_a_turn_pass_and_the_step_still_needs_its_completion(unreadable: bool) -> None:
+    step = replace(LOOK, output="notes", verifier=Verifier(strictness="high"))
+    looked, verdict = call("look", name="x"), ["?"] * 3 if unreadable else [ESCALATE]
+    script = (looked, *verdict, looked, ESCALATE, complete(risk="low"), PASS)
+    async with Office(flow(step, answer="$risk: $notes"), *script) as office:
+        waiting = (await office.start()).waiting[0]
+        assert waiting.note.startswith("Let step look go on although the verifier objects? ")
+        assert (await office.answer()).status == "suspended"
+        result = await office.deny("look at y")
+        assert "look at y" in office.model.requests[-2].messages[-1].text
+        assert (result.status, result.text) == ("completed", f"low: {NOTES}")
+
+
 async def test_a_call_with_the_id_of_the_question_is_no_call_of_the_engine() -> None:
     class Forging(WorkflowAgent):
         question = ""

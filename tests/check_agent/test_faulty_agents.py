@@ -9,10 +9,12 @@ import pytest
 from concertino import AgentConfig
 from concertino.testing import AgentFaultError, FaultClass, check_agent
 
-from . import faulty_effects, faulty_hidden, faulty_runs, faulty_values
+from . import faulty_effects, faulty_hidden, faulty_runs, faulty_together, faulty_values
 from .kit import FAULTY
 
-assert faulty_effects and faulty_hidden and faulty_runs and faulty_values  # they register their agents
+assert (
+    faulty_effects and faulty_hidden and faulty_runs and faulty_together and faulty_values
+)  # they register their agents
 AGENTS = [(kind, agent) for kind, agents in FAULTY.items() for agent in agents]
 CASES = [
     pytest.param(

@@ -11,7 +11,19 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Allow, Ask, DataPolicy, MemoryStore, SystemMessage, ToolCall, ToolData, ToolRegistry
+from concertino import (
+    AgentConfig,
+    Allow,
+    Ask,
+    DataPolicy,
+    MemoryStore,
+    ModelRequest,
+    SystemMessage,
+    ToolCall,
+    ToolData,
+    ToolMessage,
+    ToolRegistry,
+)
 from concertino.agents import (
     EMAIL,
     AgentStep,
@@ -113,7 +125,16 @@ class Diligent(Careful):
         name = await asyncio.to_thread(str.title, self.local.name)
         return [SystemMessage(f"You are the {self.mood.value} {name}.")]
 
+    def build_request(self, run: Any, request: ModelRequest) -> ModelRequest:
+        request.extra["x-user"] = run.chat.scope.user
+        request.messages = [
+            replace(each, content=f"{each.content[:9]}...") if isinstance(each, ToolMessage) else each
+            for each in request.messages
+        ]
+        return request
+
     async def conclude(self, run: Any, text: str) -> str:
+        self.note = asyncio.create_task(asyncio.sleep(0))
         work = asyncio.create_task(asyncio.sleep(0.001))
         try:
             await asyncio.shield(work)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from tests.cli.conftest import Cli, Shop
 
 
@@ -32,27 +30,6 @@ def test_a_fork_continues_from_a_step(shop: Shop, cli: Cli) -> None:
         assert (done.returncode, done.stdout) == (2, "")
         assert says in done.stderr
     assert len(listed(cli)) == 2
-
-
-@pytest.mark.parametrize(
-    ("app", "says"),
-    [
-        ("shop", "MODULE:NAME"),
-        (":x", "MODULE:NAME"),
-        ("nowhere:make", "ModuleNotFoundError"),
-        ("shop:nothing", "has no attribute 'nothing'"),
-        ("shop:make_nothing", "returned None"),
-        ("shop:make_trouble", "RuntimeError: no key"),
-    ],
-)
-def test_an_invalid_app_is_refused_in_one_line(shop: Shop, cli: Cli, app: str, says: str) -> None:
-    shop("clerk", "supplier")
-    (run,) = listed(cli)
-    done = cli("runs", "resume", run["run_id"], "--app", app, "--db", "runs.db")
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(("concertino: --app", "concertino: invalid --app"))
-    assert says in line
 
 
 def test_an_unknown_agent_needs_an_app(shop: Shop, cli: Cli) -> None:

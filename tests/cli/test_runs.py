@@ -141,7 +141,7 @@ def test_only_the_first_approval_counts(shop: Shop, runs: Cli) -> None:
     done = runs("approve", key, "--by", "Bö", "--arguments", '{"amount": 3, "to": "é"}')
     assert done.returncode == 0
     assert f"{key}: approved by Bö at " in done.stdout
-    assert done.stderr == f"to continue: concertino runs resume {run} --db runs.db\n"
+    assert done.stderr == f"to continue: concertino runs resume {run} --db runs.db --app MODULE:NAME\n"
     assert run_object(runs, run)["state"] == "suspended"
     assert "All answers have arrived" in runs("show", run).stdout
     for late in (("approve", key, "--by", "ann"), ("deny", key, "--by", "ann")):
@@ -453,7 +453,7 @@ def test_a_dead_letter_is_listed_and_retried(shop: Shop, runs: Cli, tmp_path: Pa
     assert f"concertino runs retry {run} --db runs.db" in text
     done = runs("retry", run)
     assert (done.returncode, done.stdout) == (0, f"{run} can be resumed\n")
-    assert done.stderr == f"to continue: concertino runs resume {run} --db runs.db\n"
+    assert done.stderr == f"to continue: concertino runs resume {run} --db runs.db --app MODULE:NAME\n"
     assert run_object(runs, run)["state"] != "dead_letter"
     assert_refused(runs("retry", run), run)
     assert_refused(runs("retry", "run_x"), "no run 'run_x'")

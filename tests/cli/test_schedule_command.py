@@ -49,3 +49,36 @@ def test_schedules_are_listed_and_changed(
     assert status != 0
     assert "unknown schedule 'sched_1'" in problem
     assert "no schedules" in run("list")[2]
+
+
+def test_a_schedule_is_added(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+    def run(*command: str) -> tuple[int, str, str]:
+        database = str(tmp_path / "runs.db")
+        monkeypatch.setattr("sys.argv", ["concertino", "schedule", *command, "--db", database])
+        status = main()
+        return status, *capsys.readouterr()
+
+    def add(*options: str, agent: str = "clerk") -> tuple[int, str, str]:
+        app = ["--app", "shop:make_runtime", "--model", "shop:follows"]
+        return run("add", agent, "Report.", *app, "--tenant", "acme", "--user", "ann", *options)
+
+    status, added, _ = add("--cron", "0 9 * * mon-fri", "--zone", "Europe/Berlin", "--missed", "skip", "--json")
+    made = json.loads(added)
+    assert (status, made["agent"], made["message"], made["missed"]) == (0, "clerk", "Report.", "skip")
+    assert "is next due 2099-01-31 08:00:00" in add("--at", "2099-01-31T09:00+01:00", "--conversation", "c1")[1]
+    first, second = map(json.loads, run("list", "--json")[1].splitlines())
+    assert first == made
+    assert (second["tenant"], second["user"], second["conversation_id"]) == ("acme", "ann", "c1")
+    for options, problem in [
+        ((), "give either --at or --cron"),
+        (("--at", "tomorrow"), "invalid --at 'tomorrow'"),
+        (("--at", "2099-01-31T09:00"), "a datetime with a time zone"),
+        (("--cron", "* * *"), "invalid cron expression '* * *'"),
+    ]:
+        status, _, shown = add(*options)
+        assert (status, problem in shown) == (2, True), shown
+    assert "unknown agent 'nobody': choose from" in add("--cron", "0 9 * * *", agent="nobody")[2]

@@ -71,3 +71,8 @@ def test_unknown_and_unavailable_workers_are_refused(cli: Cli) -> None:
     done = cli("worker", "run", "later", "x", *APP)
     assert done.returncode == 1
     assert "coming soon" in done.stderr
+
+
+def test_a_worker_of_a_runtime_needs_its_app_before_any_document_is_read(cli: Cli) -> None:
+    done = cli("worker", "run", "clerk", "Mark r1", "--corpus", "nowhere")
+    assert_refused(done, "there is no worker 'clerk': choose from librarian, or name", "--app MODULE:NAME")

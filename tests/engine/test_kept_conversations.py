@@ -31,7 +31,6 @@ from concertino.events import Notice
 from concertino.messages import AssistantMessage, Message, Reasoning, Text, ToolCall, ToolMessage, UserMessage
 from concertino.providers import ModelEvent, Reply
 from concertino.testing import ScriptedModel, call
-from concertino.token_engine import TokenStatistics
 from concertino.usage import Tokens
 
 FRUGAL = Retention(frees=200, price=1e9, floor=0)
@@ -85,7 +84,7 @@ async def converse(
         return Resources(model=model, retention=FRUGAL, limits=lambda *_: limits)
 
     resources = own()
-    with patch("concertino.token_engine.token_engine._SHARED", TokenStatistics()):
+    with patch("concertino.token_engine.token_engine._SHARED", {}):
         for _, change in turns:
             if not kept:
                 messages, context = pickle.loads(pickle.dumps((messages, context)))

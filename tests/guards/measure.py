@@ -14,8 +14,7 @@ import sys
 import tempfile
 import threading
 import tracemalloc
-from asyncio import events
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -24,8 +23,9 @@ from typing import Any
 
 from benchmarks.sqlite_log import written
 from benchmarks.trace import one_turn
+from opentelemetry.metrics import NoOpMeterProvider
+from opentelemetry.sdk.trace import TracerProvider
 
-import concertino
 from concertino import (
     AgentConfig,
     Chat,
@@ -49,52 +49,18 @@ from concertino.messages import (
     ToolMessage,
     UserMessage,
 )
+from concertino.observability import OpenTelemetry
 from concertino.providers import ModelEvent, Reply, TextChunk
 from concertino.runtime import Runtime
-from concertino.server import create_app
 from concertino.testing import ScriptedModel, call
 from concertino.usage import Tokens
+from tests.guards.counter import Counter, Counts
+from tests.guards.served import served
 
 Store = MemoryStore | SqliteStore | None
-Counts = dict[str, int]
-
 STEPS = 20
 """Steps of a long run. A step costs what this many cost beyond a run of one step, divided."""
-PACKAGE = str(Path(concertino.__file__).parent)
 TEXT = "The quick brown fox jumps over the lazy dog, and then it sleeps. "
-
-
-class Counter:
-    """Counts calls while it is on, in this thread and in those that start while it is installed."""
-
-    def __init__(self) -> None:
-        self.on = False
-        self.calls = 0
-        self.package_calls = 0
-        self.callbacks = 0
-
-    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        """Count one call; a function for `sys.setprofile`."""
-        if event != "call" or not self.on:
-            return
-        self.calls += 1
-        name = frame.f_code.co_filename
-        self.package_calls += name.startswith((PACKAGE, "<"))  # generated methods have names in brackets
-        self.callbacks += frame.f_code is events.Handle._run.__code__
-
-    async def count(self, work: Callable[[], Awaitable[Any]]) -> Counts:
-        """Do *work* and return what it took."""
-        gc.collect()
-        gc.disable()
-        before = self.calls, self.package_calls, self.callbacks
-        self.on = True
-        try:
-            await work()
-        finally:
-            self.on = False
-            gc.enable()
-        found = zip(before, (self.calls, self.package_calls, self.callbacks), strict=True)
-        return dict(zip(("calls", "package_calls", "callbacks"), (new - old for old, new in found), strict=True))
 
 
 @contextmanager
@@ -289,55 +255,6 @@ async def _deltas(counter: Counter) -> Iterator[tuple[str, int]]:
     return iter(found)
 
 
-async def _served(counter: Counter) -> Iterator[tuple[str, int]]:
-    """Count what a delta costs from the model to the connection of a server, when each comes alone."""
-    pieces: asyncio.Queue[str] = asyncio.Queue()
-    sent: asyncio.Queue[bytes] = asyncio.Queue()
-
-    class Piecewise:
-        provider, name = "guard", "piecewise"
-
-        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-            while text := await pieces.get():
-                yield TextChunk(text)
-            yield Reply(AssistantMessage((Text("done"),), "end", self.name), Tokens(prompt=1, completion=1))
-
-        async def close(self) -> None:
-            """Close nothing."""
-
-    async def receive() -> dict[str, Any]:
-        await asyncio.Event().wait()
-        raise AssertionError("the client stays")
-
-    async def send(message: Any) -> None:
-        if message["type"] == "http.response.body":
-            sent.put_nowait(message["body"])
-
-    async def deltas(count: int) -> None:
-        for number in range(count):
-            pieces.put_nowait(f"word {number} ")
-            while b"text_delta" not in await sent.get():
-                pass
-
-    async with Runtime([AgentConfig()], Resources(model=Piecewise())) as runtime:
-        run = await runtime.start(Chat("Go.", scope=Scope("acme", "ann")), "agent")
-        app = create_app(runtime, lambda _: Scope("acme", "ann"))
-        head = {
-            "path": f"/api/runs/{run.id}/events",
-            "query_string": b"",
-            "headers": [],
-            "type": "http",
-            "method": "GET",
-        }
-        request = asyncio.create_task(app({**head, "root_path": "", "http_version": "1.1"}, receive, send))
-        await deltas(STEPS)
-        found = await counter.count(lambda: deltas(STEPS))
-        pieces.put_nowait("")
-        await run.result()
-        await request
-    return iter([("server: package calls of a delta", -(-found["package_calls"] // STEPS))])
-
-
 async def _growth(counter: Counter) -> Iterator[tuple[str, int]]:
     """Return what must not grow: the work for a new message, and for a run in a deep tree."""
     agent = _agent(4)
@@ -408,6 +325,22 @@ async def _step_instructions() -> Iterator[tuple[str, int]]:
     return iter([("start and end: instructions", start), ("step: instructions", (many - one) // STEPS)])
 
 
+async def _observed() -> Iterator[tuple[str, int]]:
+    """Return the instructions of Python that the observer of OpenTelemetry adds to a step, in the event loop."""
+    agent, telemetry, totals = _agent(4), OpenTelemetry(TracerProvider(shutdown_on_exit=False), NoOpMeterProvider()), []
+    for observers in ((), (telemetry,)):
+        for steps in (2, 1, 1 + STEPS):  # the first run warms up
+            with ScriptedModel(*[call("work", n=n) for n in range(steps)], "done") as model:
+                run = ToolOrchestrator(Chat("go", model=model), agent, observers=observers)
+                with instructions() as executed:
+                    await run.run()
+            totals.append(sum(executed))
+    _, one, many, _, one_traced, many_traced = totals
+    telemetry.flush(60)
+    # Whether a span wakes the thread depends on time, so the count is rounded up.
+    return iter([("traced step: instructions more", -(-(many_traced - one_traced - many + one) // STEPS // 250) * 250)])
+
+
 async def _memory() -> Iterator[tuple[str, int]]:
     """Return the bytes of a run in progress, at the peak of many, rounded up."""
     agent, runs = _agent(4), 100
@@ -467,9 +400,9 @@ def measure() -> dict[str, int]:
     """Return every count by name."""
     found: dict[str, int] = {}
     with counting() as counter:
-        for probe in (_in_memory, _on_disk, _deltas, _served, _growth, _conversations):
+        for probe in (_in_memory, _on_disk, _deltas, served, _growth, _conversations):
             found.update(asyncio.run(probe(counter)))
-    for uncounted in (_feed_growth, _step_instructions, _memory):
+    for uncounted in (_feed_growth, _step_instructions, _observed, _memory):
         found.update(asyncio.run(uncounted()))
     trace = one_turn()
     found |= {"turn: files entered": len(trace.files), "turn: calls between files": trace.between.total()}

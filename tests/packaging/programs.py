@@ -198,6 +198,15 @@ async def main():
         assert "hidden" not in sealed, sealed
 
 asyncio.run(main())
+
+import tempfile
+from pathlib import Path
+from concertino.storage import KeyFile
+
+with tempfile.TemporaryDirectory() as folder:
+    path = Path(folder) / "keys.db"
+    made = KeyFile(path, master=b"m" * 32).current(["run"])
+    assert KeyFile(path, master=b"m" * 32).find([made[0].id]) == {made[0].id: made[0].key}
 """
 
 MCP = (

@@ -45,6 +45,7 @@ OUTSIDE = {"__init__": (), "demo": ("wiring", "cli"), "testing": ()}
 """Units without a layer, which may import all others, with the units that may import them."""
 VENDORS = {
     "anthropic": ("providers/anthropic",),
+    "cryptography": ("storage",),
     "docutils": ("tools/documents",),
     "google": ("providers/google",),
     "httpx2": ("providers", "testing", "tools/mcp", "tools/web"),

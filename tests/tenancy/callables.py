@@ -15,7 +15,7 @@ from typing import Any
 from concertino import Budget, Chat, Runtime, Scope
 from concertino import runtime as runtime_package
 from concertino import storage as storage_package
-from concertino.runtime import Conversation, ConversationTurn, EventLog, LiveRun, Schedules
+from concertino.runtime import Conversation, ConversationTurn, EventLog, LiveRun, Schedules, Scheduling
 from concertino.storage import (
     ApprovalRules,
     Claim,
@@ -51,6 +51,7 @@ HELD: dict[type[Any], str] = {
     LiveRun: "a run that `Runtime` returned to its scope",
     ConversationTurn: "a turn that `Conversation` returned to its scope",
     EventLog: "read through `Runtime.events`",
+    Scheduling: "a part whose tools use the scope of their call",
     SqliteStore: "implements the ports",
     MemoryStore: "implements the ports",
     PostgresStore: "implements the ports",
@@ -199,6 +200,7 @@ SPECIAL: Mapping[str, Callable[[Guess], Any] | None] = {
     "Store.put_secret.version": lambda guess: None,
     "Store.claim_secret.version": lambda guess: 1,
     "Runtime.events.after": lambda guess: 0,
+    "Runtime.event_batches.after": lambda guess: 0,
     "Store.waits.after": None,
     "Store.approvals.after": None,
     "Runtime.approvals.after": None,

@@ -87,6 +87,7 @@ GIVEN: dict[str, Callable[[Path], dict[str, Any]]] = {
     "limits_within": lambda _: {"context": 1_000},
     "Approvals": lambda _: {"effects": ("once",)},
     "Documents": lambda _: {"library": Library()},
+    "Scheduling": lambda _: {"runtime": lambda: None},
     "UserMemory": lambda _: {"memories": MemoryStore()},
     "GoalAgent": lambda _: {"name": "a", "goal": "x"},
     "FileFolder": lambda folder: {"path": folder},

@@ -14,7 +14,9 @@ from ..tools.base import Pending, Tool, ToolContext
 from ..waits import ASK_PERSON
 
 
-class _AskPerson(Tool):
+class AskPersonTool(Tool):
+    """Waits for the answer to a question."""
+
     name = ASK_PERSON
     description = "Ask a person."
     parameters = {"type": "object"}  # noqa: RUF012 - never changed
@@ -31,7 +33,7 @@ class _Person(AgentConfig[None]):
     """Asks its task of a person, and answers with what they say. No model is involved."""
 
     name = "person"
-    tools = (_AskPerson(),)
+    tools = (AskPersonTool(),)
     audience = "internal"
 
     def should_continue_loop(self, run: RunContext[None]) -> NextStep:

@@ -15,6 +15,7 @@ from .commands.runs import RunId, on_stored_runs, runs
 from .eval_options import EvalOptions
 from .options import Execute, takes
 from .render.console import replace_invalid_input
+from .schedule_options import ScheduleOptions
 
 if TYPE_CHECKING:
     from .command_context import CommandContext
@@ -44,7 +45,7 @@ def _group(name: str, text: str) -> typer.Typer:
 worker = _group("worker", "List workers and give them tasks.")
 fleet = _group("fleet", "Share the work of a database among processes.")
 workflow = _group("workflow", "Start workflows, show their steps and resume them.")
-schedule = _group("schedule", "List, pause, resume and delete schedules.")
+schedule = _group("schedule", "Add, list, pause, resume and delete schedules.")
 new = _group("new", "Write the first files of your own code.")
 mcp = _group("mcp", "Offer agents to clients of the Model Context Protocol.")
 
@@ -243,11 +244,13 @@ def run_worker(
     tenant: Annotated[str, typer.Option(metavar="TENANT", help="The tenant on whose behalf it works.")] = "",
 ) -> Execute:
     """Give a worker a task, and show its passes. Calls that write wait for your approval."""
+    from .commands.worker import BUILT_IN
     from .commands.worker import run_worker as command
     from .program import start_runs
 
+    run = partial(command, name, tenant)
     return lambda options: start_runs(
-        partial(command, name, tenant), goal, options, needs_text=True, prepared=options.app is None
+        run, goal, options, needs_text=True, prepared=options.app is None and name in BUILT_IN
     )
 
 
@@ -313,6 +316,20 @@ def list_schedules(
     from .commands.schedules import list_schedules as command
 
     return on_stored_runs(partial(command, limit), read_only=True)
+
+
+@schedule.command("add")
+@takes("app", "corpus", "model", "context", "db", "as_json", group=ScheduleOptions)
+def add_schedule(given: ScheduleOptions) -> Execute:
+    """Send a message to an agent at given times. A process that serves or works with the agent starts the runs."""
+    from .program import start_runs
+
+    async def command(_: object, context: CommandContext) -> int:
+        from .commands.schedules import add_schedule as add
+
+        return await add(given, context)
+
+    return lambda options: start_runs(command, (), options, needs_text=False, prepared=options.app is None)
 
 
 @schedule.command("pause")

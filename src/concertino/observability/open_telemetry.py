@@ -80,10 +80,12 @@ class OpenTelemetry:
 
     def __call__(self, event: events.RunEvent) -> None:
         """Make a span or a measurement of *event*."""
-        if isinstance(event, events.RunStarted):
-            self._run_started(event)
-        elif (handler := self._handlers.get(type(event))) and (run := self._runs.get(event.run_id)) is not None:
-            handler(run, event)
+        kind = type(event)
+        if (handler := self._handlers.get(kind)) is not None:
+            if (run := self._runs.get(event.run_id)) is not None:
+                handler(run, event)
+        elif kind is events.RunStarted:
+            self._run_started(event)  # type: ignore[arg-type]  # mypy does not narrow by `kind`
 
     def watch(self, counts: Counts) -> None:
         """Report the counts of a runtime (`Runtime.counts`) as metrics."""

@@ -28,6 +28,8 @@ class SpanThread:
         self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._doing = False
         self._wake = threading.Event()
+        self._woken = False
+        """Whether the thread will look at what is put now: an attribute, since every span asks twice."""
         self._thread: threading.Thread | None = None
 
     def put(self, work: Callable[..., None], *arguments: Any) -> None:
@@ -38,12 +40,14 @@ class SpanThread:
             self.dropped += 1
             return
         self._waiting.append((work, arguments))
+        if self._woken:
+            return
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, daemon=True, name="concertino telemetry")
             self._thread.start()
             atexit.register(self.flush)  # runs before the exporters' own, which were registered earlier
-        if not self._wake.is_set():
-            self._wake.set()
+        self._woken = True
+        self._wake.set()
 
     def flush(self, seconds: float = 5.0) -> bool:
         """Wait until all work is done, at most for some *seconds*. Return whether it is."""
@@ -60,6 +64,7 @@ class SpanThread:
             self._wake.wait()
             time.sleep(_TOGETHER)
             self._wake.clear()
+            self._woken = False  # before the first look: what is put from now on wakes the thread again
             while self._waiting:
                 self._doing = True
                 work, arguments = self._waiting.popleft()

@@ -23,6 +23,9 @@ from .run import RunContext
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar
 
+    from ..scope import Scope
+    from ..waits import Wait
+
     S = DefaultTypeVar("S", default=None)
 else:
     S = TypeVar("S")  # type checkers need the default; at run time it would need a slow import before Python 3.13
@@ -291,6 +294,9 @@ class Part:
         _check_arguments(cls, args, settings)
         _check_hooks(cls)  # type: ignore[arg-type]  # as above
         return super().__new__(cls)
+
+    def on_stopped(self, scope: Scope, waits: Sequence[Wait]) -> None:
+        """Observe that a run of *scope* was stopped, and what it waited for: end what works for it elsewhere."""
 
 
 def _check_arguments(cls: type, args: tuple[object, ...], settings: dict[str, object]) -> None:

@@ -11,7 +11,7 @@ from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .lifecycle.resume import child_result
 from .model_call.attempt import ORPHANED
-from .tool_calls.context import Parent
+from .tool_calls.context import Parent, SubAgentTask
 
 
 class RunBelow(Protocol):
@@ -29,7 +29,7 @@ async def spawn(
     engine: Callable[..., RunBelow],
     parent: Parent,
     agent: AgentConfig[Any],
-    task: str,
+    task: SubAgentTask,
     registry: ToolRegistry | None,
     tool_call_limit: int | None,
 ) -> RunResult:
@@ -40,9 +40,11 @@ async def spawn(
     run = parent.run
     if run.ended:
         raise ToolError(ORPHANED)
+    result, started = await child_result(run, parent, agent.output_type) if parent.again else (None, False)
+    if not isinstance(task, str):
+        task = "" if started else await task()
     if not parent.again and (why := run.meter.refuse_spawn(run.path)) is not None:
         raise ToolError(why)
-    result, started = await child_result(run, parent, agent.output_type) if parent.again else (None, False)
     if result is None:
         child = engine(
             run.chat.for_child(task, run.model),

@@ -90,7 +90,8 @@ def _is_context(value: object) -> bool:
     try:
         for encoded in (*value.edits, *value.prepared):
             decode_edit(encoded)
-        return (value.sent_at or 0.0) + value.bill >= 0.0
+        tokens = [int(each) for each in value.anchor]
+        return (value.sent_at or 0.0) + value.bill >= 0.0 and len(tokens) in (0, 3) and min(tokens, default=0) >= 0
     except (TypeError, ValueError):
         return False
 
@@ -196,8 +197,10 @@ def registry_of(config: AgentConfig[Any], registry: object) -> ToolRegistry:
             or isinstance(config.tools, list)
         ):
             own = ToolRegistry([*config.tools, *_tools_of_parts(config)])
-            kept = vars(config)["_concertino_registry"] = (config.tools, brought, own)
-        return kept[-1]  # every run copies it
+            keep_registry(config, own)
+            return own
+        shared: ToolRegistry = kept[-1]  # every run copies it
+        return shared
     if not isinstance(registry, ToolRegistry):
         raise ConfigurationError(f"{registry!r:.80} is not a registry; pass ToolRegistry([...])")
     if config.parts:
@@ -205,6 +208,11 @@ def registry_of(config: AgentConfig[Any], registry: object) -> ToolRegistry:
         for tool in _tools_of_parts(config):
             registry.register(tool)
     return registry
+
+
+def keep_registry(config: AgentConfig[Any], registry: ToolRegistry) -> None:
+    """Let all runs of *config* copy *registry*, until its tools or those of its parts are others."""
+    vars(config)["_concertino_registry"] = (config.tools, [part.tools for part in config.parts], registry)
 
 
 def _tools_of_parts(config: AgentConfig[Any]) -> Iterator[Tool]:

@@ -12,6 +12,7 @@ from .fleet import Fleet
 from .live_run import LiveRun
 from .run_resources import ResourcesFunction
 from .runtime import Runtime
+from .schedule_part import Scheduling
 from .schedules import Schedules
 from .times import Cron
 
@@ -34,6 +35,7 @@ __all__ = [
     "ResourcesFunction",
     "Runtime",
     "Schedules",
+    "Scheduling",
     "WhenBusy",
 ]
 

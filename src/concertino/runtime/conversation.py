@@ -31,6 +31,7 @@ from .checks import check_number, check_text
 from .conversation_export import Export, exported
 from .conversation_stream import ConversationStream, Followed
 from .event_log import Until
+from .event_pieces import one_by_one
 from .kept_text import kept_text
 from .live_run import LiveRun
 from .turn_input import check_input, encode_input, in_conversation, started_input
@@ -55,6 +56,10 @@ class _Runs(Protocol):
     def events(
         self, scope: AnyScope, run_id: str, after: int = 0, *, until: Until = "ended"
     ) -> AsyncGenerator[tuple[int, RunEvent], None]: ...
+
+    def event_batches(
+        self, scope: AnyScope, run_id: str, after: int = 0, *, until: Until = "ended"
+    ) -> AsyncGenerator[Sequence[tuple[int, RunEvent]], None]: ...
 
     async def data_policy(self, scope: AnyScope, agent: str, run_id: str) -> DataPolicy: ...
 
@@ -101,17 +106,23 @@ class ConversationTurn:
         await self._conversation._starter.settled(self.id)
         return result
 
-    async def events(self, after: int = 0, *, until: Until = "ended") -> AsyncGenerator[tuple[int, RunEvent], None]:
+    def events(self, after: int = 0, *, until: Until = "ended") -> AsyncGenerator[tuple[int, RunEvent], None]:
         """Yield the turn's events after number *after* with their numbers, in whichever process it runs.
 
         A queued turn is waited for, unless the runtime is closed. The iteration ends as that of `Runtime.events`.
         """
+        return one_by_one(self.event_batches(after, until=until))
+
+    async def event_batches(
+        self, after: int = 0, *, until: Until = "ended"
+    ) -> AsyncGenerator[Sequence[tuple[int, RunEvent]], None]:
+        """Yield what `events` yields, but together what is there at the same time."""
         while (await self.read()).state == "queued":
             if not await self._conversation._starter.left_queue(self.id):
                 return
-        async with aclosing(self._runs.events(self._conversation.scope, self.id, after, until=until)) as events:
-            async for numbered in events:
-                yield numbered
+        async with aclosing(self._runs.event_batches(self._conversation.scope, self.id, after, until=until)) as batches:
+            async for batch in batches:
+                yield batch
 
     async def messages(self) -> Sequence[Message]:
         """Return the messages that the turn has added, as the data policy leaves them."""

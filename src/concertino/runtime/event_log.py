@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Literal
 
 from ..errors import RunStateError, StorageError, UnknownRunError
 from ..event_form import event_json
-from ..events import RunEnded, RunEvent, RunResult
+from ..events import RunEnded, RunResult
 from ..orchestrator.journal.replay import replay
 from ..orchestrator.lifecycle.result import replayed_result
 from ..scope import OPERATOR, AnyScope
@@ -18,7 +18,7 @@ from ..storage.types import EventPage
 from .bus.base import Bell, events_of
 from .conversation_watch import ConversationWatch
 from .counts import RuntimeCounts
-from .event_pieces import unpack, without_replaced
+from .event_pieces import NumberedEvents, unpack, without_replaced
 from .event_window import EventWindow
 from .event_writer import EventWriter
 
@@ -96,43 +96,36 @@ class EventLog:
 
     async def read(
         self, scope: AnyScope, root_id: str, after: int = 0, until: Until = "ended"
-    ) -> AsyncGenerator[tuple[int, RunEvent], None]:
-        """Yield the events after number *after*, then follow the run, unless the log is closed.
+    ) -> AsyncGenerator[NumberedEvents, None]:
+        """Yield the events after number *after*, several at once, then follow the run, unless the log is closed.
 
         Raises `UnknownRunError`, `RunStateError` for a sub-agent's run, and `StorageError`.
         """
-        with self._listener(root_id) as listener:
-            async with aclosing(self._read(scope, root_id, after, until, listener)) as events:
-                async for number, event in events:
-                    if until == "ended" or not _waits_for_targets(event):
-                        yield number, event
-
-    async def _read(
-        self, scope: AnyScope, root_id: str, after: int, until: Until, listener: _Listener
-    ) -> AsyncGenerator[tuple[int, RunEvent], None]:
         stays = not self.closed
         follows = False  # a reader that has caught up gets every piece
-        while not (stays and self.closed):
-            listener.rung = False
-            page = await self._page(scope, root_id, after)
-            found = unpack(page, after)
-            for number, event in found if follows else without_replaced(found):
-                yield number, event
-            after = found[-1][0] if found else max(after, page.last)
-            if after < page.last:
-                continue
-            if page.closed or not stays or (until == "suspended" and await self._is_suspended(scope, root_id)):
-                return
-            follows = True
-            writer = self._writers.get(root_id)
-            if writer is not None and not writer.done:
-                async for number, event in self.follow(writer, after):
-                    yield number, event
-                    after = number
-            elif listener.rung:
-                continue
-            elif not await self._changed(root_id, (page.last, page.closed, page.ended)) and page.ended:
-                await self._end(scope, root_id)
+        with self._listener(root_id) as listener:
+            while not (stays and self.closed):
+                listener.rung = False
+                page = await self._page(scope, root_id, after)
+                found = unpack(page, after)
+                if shown := _shown(found if follows else without_replaced(found), until):
+                    yield shown
+                after = found[-1][0] if found else max(after, page.last)
+                if after < page.last:
+                    continue
+                if page.closed or not stays or (until == "suspended" and await self._is_suspended(scope, root_id)):
+                    return
+                follows = True
+                writer = self._writers.get(root_id)
+                if writer is not None and not writer.done:
+                    while recent := await _next(writer, after):
+                        if shown := _shown(recent, until):
+                            yield shown
+                        after = recent[-1][0]
+                elif listener.rung:
+                    continue
+                elif not await self._changed(root_id, (page.last, page.closed, page.ended)) and page.ended:
+                    await self._end(scope, root_id)
 
     async def left_queue(self, run_id: str) -> bool:
         """Wait until a turn is not queued any more, or may not be: look again. Return False if the log is closed."""
@@ -147,26 +140,15 @@ class EventLog:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def follow(self, writer: EventWriter, after: int) -> AsyncGenerator[tuple[int, RunEvent], None]:
-        """Yield the events after number *after* that *writer* stores, to its end or while they are in memory."""
-        while (found := writer.newer(after)) is not None:
-            for number, event in found:
-                yield number, event
-                after = number
-            if not found:
-                if writer.done:
-                    return
-                await writer.changed()
-
-    async def read_here(self, writer: EventWriter, after: int) -> AsyncGenerator[tuple[int, RunEvent], None]:
-        """Yield the events after number *after* until *writer* ends."""
+    async def read_here(self, writer: EventWriter, after: int) -> AsyncGenerator[NumberedEvents, None]:
+        """Yield the events after number *after*, several at once, until *writer* ends."""
         follows = False
         while True:
             found = writer.newer(after)
             if found is None:
                 found = unpack(await self._store.events(writer.scope, writer.root_id, after), after)
-            for number, event in found if follows else without_replaced(found):
-                yield number, event
+            if shown := found if follows else without_replaced(found):
+                yield shown
             if found:
                 after = found[-1][0]
             elif writer.done:
@@ -288,8 +270,21 @@ class EventLog:
         await self._store.end_events(scope, root_id, [[0, event_json(ended)]])
 
 
-def _waits_for_targets(event: RunEvent) -> bool:
+def _shown(events: NumberedEvents, until: Until) -> NumberedEvents:
+    """Return what a reader sees: until a suspension, not that the run waits for targets."""
+    if until == "ended":
+        return events
+    return [each for each in events if not (isinstance(each[1], RunEnded) and _waits_for_targets(each[1]))]
+
+
+def _waits_for_targets(event: RunEnded) -> bool:
     """Return whether *event* is the suspension of a run that waits for nothing but targets of its fleet."""
-    if not isinstance(event, RunEnded) or event.result.status != "suspended" or not event.result.waiting:
-        return False
-    return all(wait.target for wait in event.result.waiting)
+    waiting = event.result.waiting
+    return event.result.status == "suspended" and bool(waiting) and all(wait.target for wait in waiting)
+
+
+async def _next(writer: EventWriter, after: int) -> NumberedEvents:
+    """Return the next events of *writer* that are stored; none if they are not in memory, or it has ended."""
+    while (found := writer.newer(after)) is not None and not found and not writer.done:
+        await writer.changed()
+    return found or ()

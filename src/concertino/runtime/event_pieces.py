@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import fields
 from operator import itemgetter
 from typing import Any
@@ -25,6 +26,8 @@ from ..events import (
 from ..messages import MediaPart
 from ..storage.types import EventPage
 
+NumberedEvents = Sequence[tuple[int, RunEvent]]
+"""Events with their numbers, in order."""
 PIECES: dict[type[Any], str] = {
     TextDelta: "text",
     ReasoningDelta: "text",
@@ -45,15 +48,33 @@ def completes(event: RunEvent) -> bool:
     return isinstance(event, _COMPLETE)
 
 
+class PieceForm:
+    """The form of the pieces of one source. They differ in their text only, so it is made once."""
+
+    __slots__ = ("_form", "_same")
+
+    def __init__(self) -> None:
+        self._same: tuple[Any, ...] = ()
+        self._form: dict[str, Any] = {}
+
+    def of(self, event: RunEvent, field: str, same: tuple[Any, ...]) -> dict[str, Any]:
+        """Return the form of a piece, whose text is in *field*; *same* is what pieces of one form have in common."""
+        if same != self._same:
+            self._same, self._form = same, event_json(event)
+            return self._form
+        return {**self._form, field: getattr(event, field)}
+
+
 class Packer:
     """Collects the items of a row. A piece that differs from the one before in its text only is stored as its text.
 
     An item names the contents of its media by their digests.
     """
 
-    __slots__ = ("contents", "items", "last")
+    __slots__ = ("_pieces", "contents", "items", "last")
 
-    def __init__(self) -> None:
+    def __init__(self, pieces: PieceForm | None = None) -> None:
+        self._pieces = pieces
         self.items: list[list[Any]] = []
         self.contents: dict[str, str] | None = None
         self.last: tuple[Any, ...] | None = None
@@ -75,7 +96,16 @@ class Packer:
             self.items.append([offset, getattr(event, field)])
         else:
             self.last = same
-            self.items.append([offset, event_json(event)])
+            form = event_json(event) if self._pieces is None else self._pieces.of(event, field, same)
+            self.items.append([offset, form])
+
+
+async def one_by_one(batches: AsyncGenerator[NumberedEvents, None]) -> AsyncGenerator[tuple[int, RunEvent], None]:
+    """Yield each event of *batches*."""
+    async with aclosing(batches):
+        async for batch in batches:
+            for numbered in batch:
+                yield numbered
 
 
 def unpack(page: EventPage, after: int) -> list[tuple[int, RunEvent]]:
@@ -123,7 +153,7 @@ def _put_contents(form: dict[str, Any], contents: Mapping[str, str]) -> None:
             part["media"]["data"] = contents[digest]
 
 
-def without_replaced(events: Sequence[tuple[int, RunEvent]]) -> list[tuple[int, RunEvent]]:
+def without_replaced(events: NumberedEvents) -> list[tuple[int, RunEvent]]:
     """Return *events* without the pieces that a later event among them replaces."""
     complete: set[Any] = set()
     kept = []

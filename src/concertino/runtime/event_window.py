@@ -16,9 +16,8 @@ class EventWindow:
         self._due: list[Callable[[], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def add(self, call: Callable[[], None]) -> None:
-        """Let *call* be called at the end of the current window."""
-        loop = asyncio.get_running_loop()
+    def add(self, call: Callable[[], None], loop: asyncio.AbstractEventLoop) -> None:
+        """Let *call* be called at the end of the current window, by *loop*, which runs."""
         if not self._due or loop is not self._loop:  # a loop that was closed calls nothing
             self._loop = loop
             loop.call_later(SECONDS, self._end)

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Collection, Sequence
-from itertools import islice
 from typing import Any
 
 from ..errors import StaleClaimError, StorageError, UnknownRunError
@@ -20,15 +19,14 @@ from ..storage.base import Store
 from ..storage.types import Claim, EventBatch, EventRow, StoredEvents
 from .bus.base import Bell, events_of
 from .counts import RuntimeCounts
-from .event_pieces import PIECES, Packer, completes, source_of
+from .event_pieces import PIECES, NumberedEvents, Packer, PieceForm, completes, source_of
+from .event_tail import EventTail
 from .event_window import EventWindow
 
 log = logging.getLogger("concertino")
 
 LINGER = 2.0
 """Seconds after which the pieces of a complete answer are removed, so that readers who follow it get the last ones."""
-TAIL = 512
-"""Number of stored events that stay in memory, for readers in this process who keep up."""
 _HIGH_WATER = 1_000
 _RETRY = 0.25
 _TRIES = 4
@@ -42,13 +40,14 @@ class _Source:
     """The number of its first piece."""
     last: int
     attempt: str
+    form: PieceForm
     stored: bool = False
     """Whether an earlier batch has pieces of it."""
 
 
 @record
 class _Batch:
-    numbered: Sequence[tuple[int, RunEvent]]
+    numbered: NumberedEvents
     stored: EventBatch
 
 
@@ -98,7 +97,7 @@ class EventWriter:
         self._pending: list[RunEvent] = []
         self._waits = False
         """Whether the end of the window stores what is pending."""
-        self._tail: deque[tuple[int, RunEvent]] = deque(maxlen=TAIL)
+        self._tail = EventTail()
         self._sources: dict[tuple[str, str], _Source] = {}
         self._completed: deque[tuple[float, int]] = deque()
         self._entries: dict[str, int] = {}
@@ -120,7 +119,7 @@ class EventWriter:
             self.ended = True
         if not self._waits:
             self._waits = True
-            self._window.add(self._on_time)
+            self._window.add(self._on_time, self._loop)
         return len(self._pending) + self.last - self.stored > _HIGH_WATER and not self._refused
 
     async def drained(self) -> None:
@@ -162,12 +161,9 @@ class EventWriter:
 
     # -- to readers ----------------------------------------------------------------------------------------------
 
-    def newer(self, after: int) -> list[tuple[int, RunEvent]] | None:
+    def newer(self, after: int) -> NumberedEvents | None:
         """Return the stored events after number *after*; None if they are not in memory any more."""
-        if after >= self.stored:
-            return []
-        first = self._tail[0][0] if self._tail else self.stored + 1
-        return list(islice(self._tail, after + 1 - first, None)) if after + 1 >= first else None
+        return () if after >= self.stored else self._tail.newer(after)
 
     async def changed(self) -> None:
         """Wait until more events are stored, or the writer has ended."""
@@ -187,19 +183,17 @@ class EventWriter:
         self._waits = False
         self.flush()
 
-    def _batch(self, claim: Claim, events: Sequence[RunEvent]) -> _Batch:
+    def _batch(self, claim: Claim, events: list[RunEvent]) -> _Batch:
         """Return *events* with their numbers, and with the rows that the store keeps of them."""
         assert self._tree is not None
         policies, first = self._tree.policies, self.last + 1
         numbered: list[tuple[int, RunEvent]] = []
         packers: dict[tuple[str, int | None], Packer] = {}
         ended = _Ended()
-        pending = deque(events)
         policy = NOTHING
         packer: Packer | None = None
         piece: _Source | None = None
-        while pending:
-            event = pending.popleft()
+        for event in events:
             self.last += 1
             numbered.append((self.last, event))
             kind, run_id = type(event), event.run_id
@@ -214,18 +208,19 @@ class EventWriter:
             if kind in PIECES:
                 piece = self._piece(event)
             elif kind is AttemptFailed:
-                pending.extendleft(self._void(event, ended))
+                at = len(numbered)
+                events[at:at] = self._void(event, ended)  # the next one
             elif kind is RunEnded or completes(event):
                 self._complete(event, ended)
             policy = policies.get(run_id, NOTHING)
-            shown = stored_event(policy, event)
+            shown = event if piece is not None and policy.keeps_everything else stored_event(policy, event)
             if shown is not None:
                 key = (run_id, None if piece is None else piece.id)
                 if (packer := packers.get(key)) is None:
-                    packer = packers[key] = Packer()
+                    packer = packers[key] = Packer(None if piece is None else piece.form)
                 packer.add(self.last - first, shown)
         replaced, self._replaced = self._replaced, []
-        done = {id for _, id in self._completed}
+        done = [id for _, id in self._completed] if self._completed else ()
         stored = EventBatch(
             claim=claim,
             first=first,
@@ -256,7 +251,7 @@ class EventWriter:
         key = source_of(event)
         source = self._sources.get(key)
         if source is None:
-            source = self._sources[key] = _Source(self.last, self.last, getattr(event, "attempt", ""))
+            source = self._sources[key] = _Source(self.last, self.last, getattr(event, "attempt", ""), PieceForm())
         source.last = self.last
         return source
 
@@ -315,7 +310,7 @@ class EventWriter:
         if self._refused:
             return
         if error is None:
-            self._tail.extend(batch.numbered)
+            self._tail.append(batch.numbered)
             if batch.stored.withheld:
                 self._tail.clear()  # readers that come later read the store
             self.stored = batch.stored.last

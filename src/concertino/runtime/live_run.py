@@ -10,6 +10,7 @@ from ..events import RunEnded, RunEvent, RunResult
 from ..orchestrator.engine import ToolOrchestrator
 from ..waits import Wait
 from .event_log import EventLog
+from .event_pieces import one_by_one
 
 
 class LiveRun:
@@ -31,7 +32,7 @@ class LiveRun:
 
         Come back with the last number that you saw. `Runtime.events` also follows the run into other processes.
         """
-        return self._log.read_here(self._writer, after)
+        return one_by_one(self._log.read_here(self._writer, after))
 
     async def result(self) -> RunResult:
         """Return how the run ended, or that it is suspended. Raises the error that kept it from starting."""

@@ -44,12 +44,13 @@ from .assigned_calls import AssignedCalls, caller_of
 from .checks import check_number, check_text, chosen_run_id
 from .conversation import Conversation
 from .event_log import EventLog, Until
+from .event_pieces import one_by_one
 from .fleet import Fleet, Seat
 from .known_agents import KnownAgents
 from .live_run import LiveRun, park_all
 from .run_resources import ResourcesFunction, RunResources
 from .schedules import Schedules
-from .sealing import sealed
+from .sealing import sealed, tell_stopped
 from .title import TitleAgent, write_title
 from .turns import TurnStarter
 from .watchdog import BACK_OFF, SWEEP, TRIES, Watchdog
@@ -229,6 +230,12 @@ class Runtime(Answering):
         pieces. The iteration ends with the run; with *until* `suspended` also when the run waits. Raises
         `UnknownRunError`, and `RunStateError` for a sub-agent's run: the log of its root has its events.
         """
+        return one_by_one(self.event_batches(scope, run_id, after, until=until))
+
+    def event_batches(
+        self, scope: AnyScope, run_id: str, after: int = 0, *, until: Until = "ended"
+    ) -> AsyncGenerator[Sequence[tuple[int, RunEvent]], None]:
+        """Yield what `events` yields, but together what is there at the same time: for a server with many readers."""
         if until not in get_args(Until):
             raise ConfigurationError(f"invalid until {until!r:.80}: choose from {', '.join(get_args(Until))}")
         check_number(after=after)
@@ -265,6 +272,13 @@ class Runtime(Answering):
         stored = await self._stored(scope, run_id)
         if stored.start.root_id != run_id:
             raise RunStateError(f"run {run_id} is a sub-agent's: stop its root, {stored.start.root_id}")
+        waits = await self.store.waits(scope, root_id=run_id, open=True)
+        try:
+            return await self._stop(scope, run_id, deadline)
+        finally:
+            tell_stopped(self.agents, stored.start.scope, waits)
+
+    async def _stop(self, scope: AnyScope, run_id: str, deadline: float) -> StopReceipt:
         if (live := self.live(scope, run_id)) is not None and not live.done:
             result = await live.stop(deadline)
             if result.status == "cancelled":

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import Any, Protocol
 
 from ..errors import ConcertinoError, ConfigurationError, DamagedDataError, StorageError, UnknownConversationError
-from ..ids import token
+from ..ids import digest, token
 from ..orchestrator.agent import AgentConfig
 from ..orchestrator.chat import Chat
 from ..orchestrator.journal.data_policy import DataPolicy
@@ -56,16 +56,24 @@ class Schedules:
         """By schedule: how often it could not start here, and when it is tried again."""
 
     async def create(
-        self, scope: Scope, agent: str, message: str | Chat, when: datetime | Cron, *, conversation_id: str = ""
+        self,
+        scope: Scope,
+        agent: str,
+        message: str | Chat,
+        when: datetime | Cron,
+        *,
+        conversation_id: str = "",
+        key: str = "",
     ) -> Schedule:
         """Send *message* to *agent* at the times of *when*, in a conversation, or each time in a new one.
 
         A conversation that is missing is created. `Chat(budget=...)` limits each run. The message is stored until the
-        schedule is deleted or has no further time. Raises `ConfigurationError`.
+        schedule is deleted or has no further time. With a *key*, a second call for the scope returns the first
+        schedule. Raises `ConfigurationError`.
         """
         if not isinstance(scope, Scope):
             raise ConfigurationError(f"a schedule belongs to a Scope, not to {scope!r:.80}")
-        check_text(conversation_id=conversation_id, agent=agent)
+        check_text(conversation_id=conversation_id, agent=agent, key=key)
         chat = Chat(message) if isinstance(message, str) else message
         check_input(chat)
         await self._runs.check(in_conversation(chat, scope, conversation_id), agent)
@@ -78,7 +86,7 @@ class Schedules:
                     f"conversation {conversation_id!r} is answered by {conversation.agent!r}, not by {agent!r}"
                 )
         schedule = Schedule(
-            id=f"sched_{token()}",
+            id=id_of(scope, key) if key else f"sched_{token()}",
             tenant=scope.tenant,
             user=scope.user,
             agent=agent,
@@ -87,8 +95,8 @@ class Schedules:
             **_settings(when),
         )
         schedule = dataclasses.replace(schedule, due_at=time_after(schedule, await self._now()))
-        await self._runs.store.add_schedule(scope, schedule)
-        return schedule
+        added = await self._runs.store.add_schedule(scope, schedule)
+        return schedule if added else await self._runs.store.schedule(scope, schedule.id) or schedule
 
     async def list(self, scope: AnyScope, limit: int = 100) -> Sequence[Schedule]:
         """Return the schedules that *scope* reaches, the oldest first."""
@@ -153,6 +161,11 @@ class Schedules:
     async def _now(self) -> float:
         """Return the store's time, by which schedules are due."""
         return (await self._runs.store.due_schedules(OPERATOR, 0))[0]
+
+
+def id_of(scope: Scope, key: str) -> str:
+    """Return the id of the schedule that *scope* makes with a key."""
+    return f"sched_{digest(scope.key + key)[:24]}"
 
 
 def _owner(schedule: Schedule) -> Scope:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import Any
 
 from ..errors import RunClaimedError, RunEndedError
 from ..events import StopReceipt
+from ..orchestrator.agent import AgentConfig
 from ..orchestrator.journal.replay import receipt_of
 from ..orchestrator.lifecycle.seal import seal
-from ..scope import AnyScope
+from ..scope import AnyScope, Scope
 from ..storage.base import Store
+from ..waits import Wait
+
+log = logging.getLogger("concertino")
 
 
 async def sealed(store: Store, scope: AnyScope, run_id: str, seconds: float, interval: float) -> StopReceipt | None:
@@ -31,3 +38,12 @@ async def sealed(store: Store, scope: AnyScope, run_id: str, seconds: float, int
         if loop.time() > until:
             return None
         await asyncio.sleep(interval)
+
+
+def tell_stopped(agents: Iterable[AgentConfig[Any]], scope: Scope, waits: Sequence[Wait]) -> None:
+    """Let the parts of *agents* end what worked for a stopped run elsewhere. A failure is logged."""
+    for part in {id(part): part for agent in agents for part in agent.parts}.values() if waits else ():
+        try:
+            part.on_stopped(scope, waits)
+        except Exception as error:  # noqa: BLE001 - parts are the product's, and the run has ended
+            log.warning("on_stopped of %s failed: %s", type(part).__name__, type(error).__name__)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta, tzinfo
-from itertools import islice, takewhile
+from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import islice, pairwise, takewhile
+from math import inf
 from typing import get_args
 from zoneinfo import ZoneInfo
 
@@ -44,7 +45,7 @@ def time_after(schedule: Schedule, now: float) -> float | None:
     """Return the first time of a schedule after *now*; for one without `cron` its only time, even if that is over."""
     if not schedule.cron:
         return schedule.at
-    zone = _zone(schedule.zone)
+    zone = zone_of(schedule.zone)
     found = next(_times(schedule.cron, schedule.zone, datetime.fromtimestamp(now, zone)), None)
     return None if found is None else found.timestamp()
 
@@ -55,11 +56,17 @@ def times_to_start(schedule: Schedule, now: float) -> list[float]:
     times = [since]
     if schedule.cron:
         # Backwards, because the newest count, and a year of minutes has half a million.
-        latest = datetime.fromtimestamp(now, _zone(schedule.zone)) + timedelta(seconds=1)
+        latest = datetime.fromtimestamp(now, zone_of(schedule.zone)) + timedelta(seconds=1)
         past = (time.timestamp() for time in _times(schedule.cron, schedule.zone, latest, reverse=True))
         passed = takewhile(lambda time: time >= since, (time for time in past if time <= now))
         times = list(islice(passed, schedule.most if schedule.missed == "all" else 1))[::-1]
     return [time for time in times if schedule.missed != "skip" or now - time <= LATE]
+
+
+def shortest_gap(cron: Cron) -> float:
+    """Return the fewest seconds between two of the next hundred times."""
+    times = [time.timestamp() for time in islice(_times(cron.expression, cron.zone, datetime.now(UTC)), 100)]
+    return min([later - time for time, later in pairwise(times)], default=inf)
 
 
 def _times(expression: str, zone: str, start: datetime, *, reverse: bool = False) -> Iterator[datetime]:
@@ -71,12 +78,13 @@ def _times(expression: str, zone: str, start: datetime, *, reverse: bool = False
             f"invalid cron expression {expression!r:.80}: use five fields, such as '0 9 * * mon-fri'"
         )
     try:
-        return CronSim(expression, start.astimezone(_zone(zone)), reverse=reverse)
+        return CronSim(expression, start.astimezone(zone_of(zone)), reverse=reverse)
     except CronSimError as error:
         raise ConfigurationError(f"invalid cron expression {expression!r:.80}: {error}") from error
 
 
-def _zone(name: str) -> tzinfo:
+def zone_of(name: str) -> tzinfo:
+    """Return a time zone. Raises `ConfigurationError` for an unknown name."""
     try:
         return ZoneInfo(name)
     except (KeyError, OSError, TypeError, ValueError) as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
@@ -172,7 +171,7 @@ async def follow_turn(
     after = query.after if headers.last is None else headers.last
     if await is_over(call, turn, after):
         return Response(status_code=204)
-    return event_source(call, event_frames(found.events(after, until=query.until)))
+    return event_source(call, event_frames(found.event_batches(after, until=query.until)))
 
 
 @turns("POST", f"{_TURN}/regenerate", status=202, starts=True)
@@ -251,8 +250,8 @@ def event_source(call: ApiCall, frames: AsyncGenerator[bytes, None]) -> EventSou
 async def conversation_frames(followed: AsyncGenerator[Followed, None]) -> AsyncGenerator[bytes, None]:
     """Yield the frames of a conversation: states are events of the type `conversation`, which have no position."""
     encode = EventFrames().frame
-    async with aclosing(until_failure(followed)) as items:
-        async for position, item in items:
+    async with until_failure(followed):
+        async for position, item in followed:
             if isinstance(item, StoredConversation):
                 yield frame(ConversationForm.model_validate(item).model_dump_json(), event="conversation")
             elif is_shown(item):

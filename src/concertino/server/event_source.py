@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, nullcontext, suppress
-from typing import TypeVar
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,35 +19,50 @@ from ..events import RunEvent
 from .frames import EventFrames
 from .server_state import ServerState, state_of
 
-T = TypeVar("T")
-
 log = logging.getLogger("concertino")
 
+LogEvents = Sequence[tuple[int, RunEvent]]
+"""Events with their numbers, in order, that are there at the same time."""
 KEEP_ALIVE = 15.0
 """Seconds without an event after which a comment is sent, so that no proxy takes the stream for dead."""
 FLUSH = 1.0
 """Seconds that a client has for the last frames when the server closes."""
 _BURST = 4
-"""Frames after which others may work: the loss of the connection, too, is noticed only then."""
+"""Writes after which others may work: the loss of the connection, too, is noticed only then."""
+_WRITE = 2**12
+"""Bytes after which the frames of a batch are sent."""
 EVENT_STREAM = ("text/event-stream",)
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
-async def event_frames(events: AsyncGenerator[tuple[int, RunEvent], None]) -> AsyncGenerator[bytes, None]:
-    """Yield the frames of numbered events, without texts for developers."""
+async def event_frames(batches: AsyncGenerator[LogEvents, None]) -> AsyncGenerator[bytes, None]:
+    """Yield the frames of numbered events, without texts for developers; small ones of one batch together."""
     encode = EventFrames().frame
-    async with aclosing(until_failure(events)) as numbered:
-        async for number, event in numbered:
-            if is_shown(event):
-                yield encode(number, event)
+    async with until_failure(batches):
+        async for batch in batches:
+            for frames in joined([encode(number, event) for number, event in batch if is_shown(event)]):
+                yield frames
 
 
-async def until_failure(items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
-    """Yield *items* up to their end or their failure: the client connects again, and gets the error as an answer."""
+def joined(frames: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield *frames* in pieces of about `_WRITE` bytes: each write to a connection costs as much as a few frames."""
+    if len(frames) == 1:
+        yield frames[0]
+        return
+    first = size = 0
+    for at, each in enumerate(frames, 1):
+        size += len(each)
+        if size >= _WRITE or at == len(frames):
+            yield b"".join(frames[first:at])
+            first, size = at, 0
+
+
+@asynccontextmanager
+async def until_failure(items: AsyncGenerator[Any, None]) -> AsyncGenerator[None, None]:
+    """Close *items* after the `with` block. A failure ends the block: the client connects again, and gets the error."""
     async with aclosing(items):
         try:
-            async for item in items:
-                yield item
+            yield
         except ConcertinoError as error:
             log.info("a stream ended: %s: %s", type(error).__name__, error)
 

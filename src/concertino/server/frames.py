@@ -6,6 +6,8 @@ import json
 from json.encoder import encode_basestring
 from typing import Any
 
+from pydantic_core import to_json
+
 from ..events import RunEvent, TextDelta, event_json
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -18,10 +20,17 @@ def frame(data: Any, *, id: int | str = "", event: str = "") -> bytes:
 
     Lines end with LF, the only end that AG-UI's client accepts.
     """
-    text = data if isinstance(data, str) else _JSON.encode(data)
     named = f"event: {event}\n" if event else ""
     numbered = f"id: {id}\n" if id != "" else ""
-    return f"{numbered}{named}data: {text}\n\n".encode(errors="replace")
+    body = data.encode(errors="replace") if isinstance(data, str) else _json(data)
+    return b"%bdata: %b\n\n" % (f"{numbered}{named}".encode(), body)
+
+
+def _json(data: Any) -> bytes:
+    try:
+        return to_json(data, inf_nan_mode="constants")  # four times as fast as `json`
+    except ValueError:  # half of a surrogate pair, or deeply nested
+        return _JSON.encode(data).encode(errors="replace")
 
 
 class EventFrames:

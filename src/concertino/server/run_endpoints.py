@@ -50,7 +50,7 @@ async def follow_run(call: ApiCall, run: str, headers: ResumeHeaders, query: Eve
     after = query.after if headers.last is None else headers.last
     if await is_over(call, run, after):
         return Response(status_code=204)
-    return event_source(call, event_frames(call.runtime.events(call.scope, run, after, until=query.until)))
+    return event_source(call, event_frames(call.runtime.event_batches(call.scope, run, after, until=query.until)))
 
 
 @runs("GET", f"{_ONE}/tree")

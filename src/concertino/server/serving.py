@@ -18,7 +18,7 @@ from .server_state import ServerState
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _CLOSING = 5
 """Seconds for answers in progress after the runs are parked."""
-_COLLECTIONS = (20_000, 20, 50)
+_COLLECTIONS = (100_000, 20, 50)
 """New objects before a collection, and collections before one of older objects."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from .base import ApprovalRules, Memories, Store
@@ -51,11 +52,15 @@ if TYPE_CHECKING:
         StoredTurn,
         TurnState,
     )
+    from .keys import KeyStore
     from .postgres import PostgresStore
+    from .postgres.key_database import KeyDatabase
     from .schedule_types import Schedule
     from .sqlite import MemoryStore, SqliteStore
+    from .sqlite.key_file import KeyFile
     from .vault import Vault
 
+_OF_KEYS = {"KeyDatabase": ".postgres.key_database", "KeyFile": ".sqlite.key_file", "KeyStore": ".keys"}
 _OF_CONVERSATIONS = (
     "DueTurn",
     "Feedback",
@@ -88,6 +93,9 @@ __all__ = [
     "EventRow",
     "Feedback",
     "Head",
+    "KeyDatabase",
+    "KeyFile",
+    "KeyStore",
     "Memories",
     "Memory",
     "MemoryStore",
@@ -129,6 +137,8 @@ def __getattr__(name: str) -> Any:
         from . import postgres  # noqa: PLC0415 - its driver is an extra
 
         return postgres.PostgresStore
+    if name in _OF_KEYS:
+        return getattr(importlib.import_module(_OF_KEYS[name], __name__), name)  # encryption is an extra
     if name == "Schedule":
         from .schedule_types import Schedule  # noqa: PLC0415
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from random import Random
 from typing import Any, TypeVar
 
 from ..errors import HookError
@@ -17,6 +17,7 @@ from ..orchestrator.resources import Resources
 from ..orchestrator.validation import check_agent as checked
 from ..orchestrator.validation import registry_of
 from ..tools.registry import ToolRegistry
+from .checks.alternation import Side, Turns
 from .checks.fault import CLASSES, AgentFaultError, CheckReport, Fault, FaultClass
 from .checks.origin import Origin
 from .checks.play import Play, Subject
@@ -86,7 +87,7 @@ class _Explorer:
         self._subject = subject
         self._given = [Move("given", given=each) for each in answers]
         self._most = cases
-        self._random = Random(seed)  # noqa: S311 - repeatable on purpose
+        self._random = random.Random(seed)  # noqa: S311 - repeatable on purpose
         self._baselines: dict[Scenario, Trace] = {}
         self._hung_in: tuple[Scenario, list[str]] | None = None
         """The case that did not end, and its points."""
@@ -137,8 +138,9 @@ class _Explorer:
 
     async def _people(self, main: Sequence[Scenario]) -> None:
         """Let people answer in other ways, if calls wait."""
-        repeated = (Move("repeat", name) for name in self._subject.tools)
-        for case in (*main, *(Scenario((move, move, _TEXT)) for move in repeated)):
+        tools = self._subject.tools
+        repeated = [Scenario((Move("repeat", name), Move("repeat", name), _TEXT)) for name in tools]
+        for case in (*main, *repeated, *(Scenario((Move("twice", name), _TEXT)) for name in tools)):
             if not self._done and (await self._baseline(case)).waited:
                 for reply in REPLIES:
                     await self._judge(replace(case, replies=(reply, "approve" if reply != "deny" else "deny")))
@@ -246,34 +248,19 @@ class _Explorer:
                 continue
             points = [number for number, name in enumerate(alone.points, 1) if not name.endswith(WAITS)]
             most = min(max((self._most - self.played) // 16, 3), 11)
-            for point in [0, *points[:: -(-len(points) // most)]]:
+            for point in [None, 0, *points[:: -(-len(points) // most)]]:
                 if self._done or "shared" in self.faults:
                     return
-                trace, other = await self._both(case, point)
+                self.played += 2
+                subject = self._subject
+                trace, other = await (_in_turn(subject, case) if point is None else _both(subject, case, point))
                 if trace.outcome != alone.outcome or "shared" in trace.found or "shared" in other.found:
-                    where = f"at {alone.points[point - 1]!r}" if point else "before"
+                    where = "at the same time" if point is None else "before"
+                    where = f"at {alone.points[point - 1]!r}" if point else where
                     problem = trace.found.get("shared", other.found.get("shared", ("",)))[0]
                     problem = problem or "a run decides differently because of another user's run"
                     events = (f"another user's run takes place {where}", *trace.events)
                     self.faults["shared"] = Fault("shared", problem, events)
-
-    async def _both(self, case: Scenario, point: int) -> tuple[Trace, Trace]:
-        """Play *case* and another user's case with one config; the other one while the first waits at *point*."""
-        self.played += 2
-        config = self._subject.origin.fresh()
-        held = _with(case, point, "hold") if point else case
-        one = Play(self._subject, held, config=config)
-        other = Play(self._subject, Scenario((*case.moves[::-1], _TEXT)), user="bob", config=config)
-        if not point:
-            trace = await other.run()
-            return await one.run(), trace
-        task = asyncio.create_task(one.run())
-        holding = asyncio.create_task(one.held.wait())
-        await asyncio.wait([task, holding], return_when="FIRST_COMPLETED")
-        holding.cancel()
-        trace = await other.run()
-        one.released.set()
-        return await task, trace
 
     async def _shortened(self, case: Scenario, fault: Fault) -> Fault:
         """Return *fault* with the events of the shortest part of *case* that shows it."""
@@ -290,6 +277,41 @@ class _Explorer:
                 problem, events = trace.found[fault.kind]
                 return await self._shortened(smaller, Fault(fault.kind, problem, events))
         return fault
+
+
+async def _in_turn(subject: Subject, case: Scenario) -> tuple[Trace, Trace]:
+    """Play *case* for two users with one config, a point of the one after a point of the other."""
+    config, turns, drawn = subject.origin.fresh(), Turns(), random.getstate()
+
+    async def play(user: str, side: Side) -> Trace:
+        try:
+            return await Play(subject, case, user=user, config=config, turns=(turns, side)).run()
+        finally:
+            turns.leave(side)
+
+    try:
+        return await asyncio.gather(play("ann", 0), play("bob", 1))
+    finally:
+        random.setstate(drawn)
+
+
+async def _both(subject: Subject, case: Scenario, point: int) -> tuple[Trace, Trace]:
+    """Play *case* and another user's case with one config; the other one while the first waits at *point*."""
+    config = subject.origin.fresh()
+    held = _with(case, point, "hold") if point else case
+    one = Play(subject, held, config=config)
+    other = Play(subject, Scenario((*case.moves[-2::-1], _TEXT)), user="bob", config=config)
+    if not point:
+        trace, after = await other.run(), await one.run()
+        subject.of_each_run.update(one.left & other.left)
+        return after, trace
+    task = asyncio.create_task(one.run())
+    holding = asyncio.create_task(one.held.wait())
+    await asyncio.wait([task, holding], return_when="FIRST_COMPLETED")
+    holding.cancel()
+    trace = await other.run()
+    one.released.set()
+    return await task, trace
 
 
 def _smaller(case: Scenario) -> Iterator[Scenario]:

@@ -6,7 +6,7 @@ from .edits import Edit, Reduce, Strip, Summarize
 from .planner import Plan, SummaryJob
 from .retention import Retention, SummaryStyle
 from .token_engine import FoldedConversation, TokenEngine
-from .window import TokenStatistics
+from .window import Ratios
 
 __all__ = [
     "Edit",
@@ -15,6 +15,7 @@ __all__ = [
     "Miss",
     "MissReason",
     "Plan",
+    "Ratios",
     "Reduce",
     "Retention",
     "Strip",
@@ -23,5 +24,4 @@ __all__ = [
     "SummaryStyle",
     "TokenCounter",
     "TokenEngine",
-    "TokenStatistics",
 ]

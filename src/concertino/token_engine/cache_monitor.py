@@ -1,9 +1,8 @@
 """The prompt cache of one conversation: breakpoints, the cache reads to expect, and misses.
 
 Some providers cache only prefixes that end at a breakpoint, and look for an entry a limited number of blocks before
-each one. So there is a breakpoint at the end, where the next request finds an entry; at the end of the last request,
-which may be further back than the provider looks; and before the last summary, since the next one leaves that prefix
-unchanged. After an edit within the cached prefix, nothing is expected of the next request.
+each one. So there is one at the end; one at the end of the last request, which may be further back; and one before the
+last summary, since the next one leaves that prefix unchanged.
 """
 
 from __future__ import annotations
@@ -29,13 +28,11 @@ _TOLERANCE = 0.02
 
 @record
 class Miss:
-    """A request for which the provider read fewer tokens from its cache than expected."""
+    """A request for which the provider read fewer tokens (*cached*) from its cache than *expected*."""
 
     reason: MissReason
     expected: int
-    """Tokens."""
     cached: int
-    """Tokens."""
 
 
 CacheKey = tuple[str, Mapping[str, str], object]
@@ -47,10 +44,8 @@ class CacheMonitor:
 
     def __init__(self) -> None:
         self.report = ContextReport()
-        self.sent_at: float | None = None
-        """Time of the last request in seconds."""
-        self.omitted = 0
-        """Tokens of the conversation that the view omits, as the provider would bill them."""
+        self.sent_at: float | None = None  # time of the last request in seconds
+        self.omitted = 0  # tokens of the conversation that the view omits, as the provider would bill them
         self._key: CacheKey | None = None
         self._marked = -1  # index of the last message with a breakpoint; -1: none
         self._cacheable = 0  # tokens of the last request that the next one should find in the cache
@@ -62,16 +57,13 @@ class CacheMonitor:
         self._replaced, self._marked = True, -1
 
     def edited(self, edits: Sequence[Edit]) -> None:
-        """Take in *edits* that the view has applied. Reducing what no breakpoint covers leaves the cached prefix."""
+        """Take in *edits*: after one within the cached prefix, nothing is expected of the next request."""
         for edit in edits:
             if not isinstance(edit, Reduce) or not 0 <= self._marked < edit.indexes[0]:
                 self._marked, self._cacheable = -1, 0
 
     def mark(self, view: View, rule: CacheRule, end: int | None) -> tuple[int, ...] | None:
-        """Return the breakpoints of a request for the view; None if the provider needs none.
-
-        *end*: index from which on nothing is worth caching.
-        """
+        """Return the breakpoints of a request, before index *end*; None if the provider needs none."""
         if not rule.breakpoints:
             return None
         shown = view.shown
@@ -89,7 +81,7 @@ class CacheMonitor:
     def observe(self, tokens: Tokens, key: CacheKey, rule: CacheRule, *, cold: bool, share: float) -> Miss | None:
         """Take in the provider's figures for a request; return the miss, if there was one.
 
-        *share* of the request can be in the cache afterwards. *cold*: nothing can be in the cache before.
+        *cold*: nothing can be in the cache before it. *share*: what can be afterwards.
         """
         prompt, cached = tokens.prompt, tokens.cached
         before, miss, untrimmed, untrimmed_cached = self._key, None, prompt + self.omitted, 0

@@ -10,17 +10,15 @@ from .counting.base import TokenCounter
 
 RECALL = "recall"
 """Name of the tool by which a model recalls omitted content."""
-_SHARE, _LONGEST = 0.2, 900
-"""Share of a result and characters that a digest may have at most."""
-_SHORTEST = 48
+_SHARE, _SHORTEST, _LONGEST = 0.2, 48, 900
+"""Share of a result, and characters, that a digest may have."""
 _TELLING = re.compile(
     r"error|fail|exception|traceback|fatal|panic|denied|not found|warning|\btotal|\bpassed|exit(?:ed)?\b|return ?code",
     re.IGNORECASE,
 )
 """Words of lines that a digest shows: errors, failures, totals and exit codes."""
-_SCANNED = 200_000
-"""Characters at the end of a text in which such lines are looked for."""
-_LINE = 160
+_SCANNED, _LINE = 200_000, 160
+"""Characters at the end of a text in which such lines are looked for, and of a line."""
 _HEAD, _LINES = 0.5, 0.2
 """Shares of an extract that its head, and telling lines between head and tail, may have."""
 _LONGEST_TOKEN = 12
@@ -43,10 +41,7 @@ def hint(handle: str, *, recallable: bool) -> str:
 
 
 def digest(message: ToolMessage, *, recallable: bool) -> str:
-    """Return the text that replaces the result in *message*: the tool's own summary, or an extract.
-
-    Edits are stored, so the text quotes nothing of a result that must not be kept.
-    """
+    """Return the text that replaces a result: the tool's own summary, or an extract; nothing of what is not stored."""
     note = hint(handle_of(message), recallable=recallable)
     text = message.content
     length = min(int(len(text) * _SHARE), _LONGEST)
@@ -58,10 +53,7 @@ def digest(message: ToolMessage, *, recallable: bool) -> str:
 
 
 def _extract(text: str, size: int, hint: str = "") -> str:
-    """Return about *size* characters of *text*: its beginning, its telling lines and its end.
-
-    A line that ends in *hint* stands for what is left out.
-    """
+    """Return about *size* characters of *text*: its beginning, a line with *hint*, its telling lines and its end."""
     head = text[: int(_HEAD * size)]
     lines = telling_lines(text[len(head) :], int(_LINES * size))
     left = min(size - len(head) - sum(map(len, lines)), len(text) - len(head))
@@ -87,10 +79,7 @@ def telling_lines(text: str, most: int) -> list[str]:
 
 
 def cut_middle(counter: TokenCounter, text: str, limit: int, hint: str = "") -> str:
-    """Return *text* if it has at most *limit* tokens, else an extract with *hint*.
-
-    The work is bounded by *limit*, not by the length of the text.
-    """
+    """Return *text* if it has at most *limit* tokens, else an extract with *hint*; *limit* bounds the work."""
     if len(text) <= limit and text.isascii():
         return text
     most = limit * _LONGEST_TOKEN

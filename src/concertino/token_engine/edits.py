@@ -1,7 +1,4 @@
-"""Edits: an append-only log of the differences between the record and the view.
-
-Indexes are those of messages in the record, from 0. No edit is ever undone: a reduced result stays reduced.
-"""
+"""Edits: an append-only log of the differences between the record and the view, by indexes of the record."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ class Reduce:
     digests: tuple[str, ...]
     """One for each index."""
     check: str = ""
-    """Fingerprint of the results, set when the edit is carried over to another run."""
+    """Fingerprint of the results, in another run than that of the edit."""
 
 
 @record
@@ -35,12 +32,12 @@ class Summarize:
     first: int
     end: int
     kept: tuple[int, ...]
-    """Indexes in the range whose messages stay in the view."""
+    """Indexes whose messages stay in the view."""
     text: str
     handle: str
     """Name by which `recall` returns the messages."""
     check: str
-    """Fingerprint of the messages, so that the edit is never applied to another conversation."""
+    """Fingerprint of the messages: the edit is never applied to another conversation."""
     messages: int = 0
     """Messages that leave the view with this edit."""
     omitted: bool = False
@@ -112,20 +109,10 @@ def fits(edit: Edit, record: Sequence[Message]) -> bool:
 
 def fitting(edits: Sequence[Edit], record: Sequence[Message]) -> list[Edit]:
     """Return the *edits* that were made for the messages of *record*, up to the first that was not."""
-    # The fingerprint of the last summary covers the messages of almost all edits before it.
-    last = next((edit for edit in reversed(edits) if isinstance(edit, Summarize)), None)
-    known = range(last.first, last.end) if last is not None and fits(last, record) else range(0)
-    return list(takewhile(lambda edit: _is_within(known, edit) or fits(edit, record), edits))
-
-
-def _is_within(known: range, edit: Edit) -> bool:
-    match edit:
-        case Reduce(indexes):
-            return all(index in known for index in indexes)
-        case Summarize(first, end):
-            return known.start <= first and end <= known.stop
-        case Strip(end):
-            return 0 <= end <= known.stop
+    last = max((number for number, edit in enumerate(edits) if isinstance(edit, Summarize)), default=0)
+    if not last or not fits(edits[last], record):  # the fingerprint of the last summary covers the edits before it
+        last = 0
+    return [*edits[:last], *takewhile(lambda edit: fits(edit, record), edits[last:])]
 
 
 def _shifted(edit: Edit, to: Callable[[int], int]) -> Edit:
@@ -138,10 +125,7 @@ def _shifted(edit: Edit, to: Callable[[int], int]) -> Edit:
 
 
 def carry_over(edits: Sequence[Edit], record: Sequence[Message], skipped: Sequence[int]) -> list[Edit]:
-    """Return *edits* of *record* for the next run, whose record lacks the messages at the indexes *skipped*.
-
-    Edits that concern skipped messages only are left out.
-    """
+    """Return *edits* of *record* for the next run, whose record lacks the messages at the indexes *skipped*."""
     carried = [_carried(edit, record, skipped) for edit in edits]
     return [edit for edit in carried if edit is not None]
 

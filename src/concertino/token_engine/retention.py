@@ -26,7 +26,7 @@ class SummaryStyle:
     model: str | None = None
     """Id of the model that writes the summaries. None: the model of the conversation, which reads most of the request
     from its cache."""
-    words: int = 800
+    words: int = 600
     """Words that a summary should have at most."""
 
     def __post_init__(self) -> None:
@@ -37,17 +37,14 @@ class SummaryStyle:
 
 @record(kw_only=True)
 class Retention:
-    """Settings for what stays in the view. Raises `ConfigurationError` if a value is invalid.
-
-    `floor` and `users` are shares of the window if they are less than 1, else tokens. So is `frees` of the view.
-    """
+    """Settings for what stays in the view: shares of the window below 1, else tokens. Raises `ConfigurationError`."""
 
     floor: float = 0.7
     """Size of the conversation below which nothing is summarized."""
     users: float = 0.25
     """The user's messages that stay: the newest, up to this size. The first and the newest one always stay."""
     frees: float = 0.8
-    """What a summary must free at least, as a share of the view; a third of it is enough in a full window."""
+    """What a summary must free at least, of the view; a third of it is enough in a full window."""
     price: float = 0.03
     """Largest price of a summary before the window is full, as a share of the bill so far."""
     max_result_tokens: int = 20_000

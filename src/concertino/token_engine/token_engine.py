@@ -27,24 +27,21 @@ from .edits import Edit, Summarize, carry_over, decode_edits, encode_edit
 from .planner import FULL, Plan, Planner, SummaryJob
 from .retention import Retention
 from .view import View
-from .window import TokenStatistics, Window
+from .window import Ratios, Window
 
-_SHARED = TokenStatistics()
-"""Counts and calibrations of engines that are given none."""
+_SHARED: Ratios = {}
+"""Calibrations of engines that are given none."""
 _RETENTION = Retention()
-_NOTHING_DUE = Plan()
-_NO_EDITS = Plan(edits_possible=False)
+_NOTHING_DUE, _NO_EDITS = Plan(), Plan(edits_possible=False)
 _BYTES_PER_TOKEN = 4
 """Average bytes of a token in English text."""
 
 
 class TokenEngine:
-    """The record and the view of one conversation.
+    """The record and the view of one conversation; if it is too short for edits, it is not counted.
 
-    *limit* is the context in tokens of the model that is asked next. *clock* returns seconds. *statistics* contains
-    counts and calibrations that several engines share; by default all engines of the process do.
-
-    A conversation that is too short for edits is not counted, and has no planner.
+    *limit* is the context in tokens of the model that is asked next. *clock* returns seconds. Engines share their
+    *ratios*, by default all engines of the process.
     """
 
     __slots__ = (  # a dictionary of so many attributes takes 1.5 kB in each run
@@ -59,13 +56,10 @@ class TokenEngine:
         limit: int,
         retention: Retention | None = None,
         clock: Callable[[], float] = time.time,
-        statistics: TokenStatistics | None = None,
+        ratios: Ratios | None = None,
         model: str = "",
     ) -> None:
-        self.counter = counter
-        self.retention = retention or _RETENTION
-        self.limit = limit
-        """Context in tokens of the model that is asked next."""
+        self.counter, self.retention, self.limit = counter, retention or _RETENTION, limit
         self.example_count = 0
         """Leading messages that are examples: no edit treats them as the user's."""
         self.breakpoints: tuple[int, ...] | None = None
@@ -77,11 +71,10 @@ class TokenEngine:
         self._model = model  # whose images the sizes are for
         self.tokens_of = partial(tokens_of, counter, model)
         """Returns the counted tokens of a message without a provider's framing; the message caches the count."""
-        self._window = Window(counter, limit, self.retention, statistics or _SHARED)
+        self._window = Window(counter, limit, self.retention, _SHARED if ratios is None else ratios)
         self._clock = clock
         self._monitor = CacheMonitor()
         self.report: ContextReport = self._monitor.report
-        """Tokens of the requests so far."""
         self._expired = True
         self._restart(View(measure_with(counter, model)))
 
@@ -89,8 +82,7 @@ class TokenEngine:
         """Begin with *view*, a copy of the view of *source* if that is given."""
         self._view = view
         self.append: Callable[[Message], None] = view.record.append
-        """Appends a message to the record in constant time."""
-        self._planner = None if source is None else Planner(view, self.counter, self.retention, source)
+        self._planner = None if source is None else Planner(view, self._window, source)
         self._fresh: list[Edit] = []  # since the last request
         self.edited = bool(view.edits)
         """True if something of the conversation has left the view."""
@@ -114,7 +106,7 @@ class TokenEngine:
             if message.role == "user" or (message.role == "tool" and message.retain != "window"):
                 self._slack = -1
                 if message.retain == "once" and self._planner is None:  # it is reduced, however short the conversation
-                    self._planner = Planner(self._view, self.counter, self.retention)
+                    self._planner = Planner(self._view, self._window)
 
     def _settle(self) -> Planner:
         """Count the messages appended since the last call, and return what plans the edits."""
@@ -122,7 +114,7 @@ class TokenEngine:
             self._note_appended()
             self._slack -= self._pending
         if self._planner is None:
-            self._planner = Planner(self._view, self.counter, self.retention)
+            self._planner = Planner(self._view, self._window)
         self._planner.settle(self.example_count)
         self._noted, self._pending = len(self._view.record), 0
         return self._planner
@@ -132,6 +124,7 @@ class TokenEngine:
         self.example_count = 0
         self._restart(View(measure_with(self.counter, self._model)))
         self._monitor.replaced()
+        self._window.counted = self._window.billed = 0
         self._view.record.extend(messages)
 
     def record(self) -> Messages:
@@ -146,8 +139,7 @@ class TokenEngine:
     @property
     def prepared(self) -> list[Summarize]:
         """Return the summary that is made and not applied yet, if there is one."""
-        planner = self._planner
-        return [] if planner is None or planner.prepared is None else [planner.prepared]
+        return [] if self._planner is None or self._planner.prepared is None else [self._planner.prepared]
 
     @property
     def tokens(self) -> int:
@@ -172,9 +164,8 @@ class TokenEngine:
     ) -> bool:
         """Load the *messages* of earlier runs, led by *example_count* examples, and continue the view of *state*.
 
-        A conversation with edits is counted: only its new messages if *messages* extend the record of *folded* (the
-        same objects), otherwise only the messages that *state* shows. Return False if *state* has edits of other
-        messages; they are not applied.
+        Messages that *folded* has are not counted again. Return False if *state* has edits of other messages; they are
+        not applied.
         """
         self.example_count = example_count
         counted = state is not None and (state.counted or bool(state.edits or state.prepared))
@@ -188,7 +179,7 @@ class TokenEngine:
         if state is None:
             return True
         if counted:
-            self._planner = Planner(view, self.counter, self.retention)
+            self._planner = Planner(view, self._window)
             complete = self._planner.resume(state, example_count)
             self.edited = bool(view.edits)
             if not complete:
@@ -198,13 +189,12 @@ class TokenEngine:
             self._planner.restore((), decode_edits(state.prepared, example_count))
         self.bill, self._monitor.sent_at = state.bill, state.sent_at
         self._window.select(state.model)
+        self._window.counted, self._window.billed, self._window.fixed = state.anchor or (0, 0, 0)
         return True
 
     def _continues(self, folded: FoldedConversation, messages: Sequence[Message], state: ContextState | None) -> bool:
-        """Return True if *messages* extend the record of *folded*, by identity, with the same state and settings.
-
-        An edit of examples ends with its run, since no state contains it: such a view is not continued.
-        """
+        """Return True if *messages* extend the record of *folded*, by identity, with the same state and settings."""
+        # No state contains an edit of examples: such a view is not continued.
         last, view = folded.engine, folded.engine._view
         record, first = view.record, len(last._given)
         return (
@@ -220,7 +210,10 @@ class TokenEngine:
 
     def state(self, skipped: Sequence[int] = ()) -> ContextState:
         """Return the state for the next run of the conversation, which lacks the messages at the indexes *skipped*."""
-        state = ContextState(sent_at=self._monitor.sent_at, model=self._window.model, bill=round(self.bill))
+        window = self._window
+        state = ContextState(sent_at=self._monitor.sent_at, model=window.model, bill=round(self.bill))
+        if not window.removed and not skipped:
+            state.anchor = [window.counted, window.billed, window.fixed]
         if self._planner is not None:
             view, state.counted = self._view, True
             state.omitted = view.omitted
@@ -229,24 +222,17 @@ class TokenEngine:
         return state
 
     def folded(self, state: ContextState) -> FoldedConversation:
-        """Return the fold of this finished run with its last *state*, for the next run in this process to `start` with.
-
-        The engine must not be used afterwards: both share the same data.
-        """
+        """Return the fold of this finished run with its last *state*. The engine must not be used afterwards."""
         # The edits of the state have fingerprints, so that no later run computes them again.
         self._view.edits = decode_edits(state.edits, self.example_count)
         return FoldedConversation(state, self)
 
     def restore(self, edits: Iterable[Edit], bill: float = 0.0, prepared: Iterable[Edit] = ()) -> None:
-        """Apply the journaled *edits* of this run, after all messages that they concern were appended.
-
-        *prepared* is as the property was.
-        """
-        planner = self._settle()
-        planner.restore(edits, prepared)
+        """Apply the journaled *edits* of this run, after all messages that they concern; *prepared* as the property."""
+        self._settle().restore(edits, prepared)
         self.edited = bool(self._view.edits)
         self.bill = bill
-        self._monitor.sent_at = self._clock()  # if the cache has expired, an edit merely comes a little later
+        self._monitor.sent_at = self._clock()
 
     # -- before a request ----------------------------------------------------------------------------------------
 
@@ -255,9 +241,8 @@ class TokenEngine:
     ) -> Plan:
         """Make the edits that are due before the next request to *model* (`provider:name`).
 
-        *fixed*: the texts sent with every request (system prompt, tools) by name; an identical object is assumed to be
-        unchanged. *reserve*: tokens for the answer. *recallable*: the model can call `recall` after an edit.
-        *summaries*: the model can summarize.
+        *fixed*: the texts of every request by name, unchanged if it is the same object. *reserve*: tokens for the
+        answer. *recallable*: the model can call `recall` after an edit. *summaries*: the model can summarize.
         """
         window, sent_at = self._window, self._monitor.sent_at
         self._expired = sent_at is None or self._clock() - sent_at > window.rule.seconds
@@ -289,21 +274,18 @@ class TokenEngine:
         if strip:
             self._note(planner.strip())
         if planner.single_use:
-            self._note(planner.reduce_single_use(window))
-        self._note(planner.splice(window))
+            self._note(planner.reduce_single_use())
+        self._note(planner.splice())
         busy = planner.job
         if summaries:
-            planner.job = busy or planner.due(window, self.bill)
+            planner.job = busy or planner.due(self.bill)
         job, full = planner.job, view.tokens > FULL * window.budget
         waiting = job is not None or planner.prepared is not None or bool(planner.single_use)
-        self._slack = -1 if waiting or full else planner.slack(window)
+        self._slack = -1 if waiting or full else planner.slack()
         return _NOTHING_DUE if job is None else Plan(None if busy else job, urgent=full)
 
     def complete(self, job: SummaryJob, text: str | None) -> bool:
-        """Take in the summary *text* of *job*; None: it failed.
-
-        Return False and change nothing if the text is empty or longer than half of what it would replace.
-        """
+        """Take in the summary *text* of *job*; return False if it failed (None) or does not serve."""
         return self._planner is not None and self._planner.complete(job, text)
 
     def fit(self) -> list[Edit]:
@@ -314,10 +296,10 @@ class TokenEngine:
         planner, view, window = self._planner, self._view, self._window
         if not self._planned or planner is None:
             return []
-        self._note(planner.splice(window))
-        if view.tokens > window.budget:
-            self._note(planner.omit(window))
-        if view.tokens > window.budget:
+        self._note(planner.splice())
+        if not window.fits(view.tokens):
+            self._note(planner.omit())
+        if not window.fits(view.tokens, surely=False):  # the smallest view; without a margin, it is worth a try
             raise window.floor_error(view, window.reserve)
         fresh, self._fresh = self._fresh, []
         return fresh
@@ -356,11 +338,10 @@ class TokenEngine:
     # -- after a request -----------------------------------------------------------------------------------------
 
     def observe(self, tokens: Tokens, settings: object = None, *, compacted: bool = False) -> Miss | None:
-        """Take in the provider's figures for the request that `view` was made for.
+        """Take in the provider's figures for the last request; return the miss if it read too little from its cache.
 
-        *settings*: the other parts of the request that decide about cache entries. Return the miss if the provider read
-        fewer tokens from its cache than expected. *compacted*: the provider has replaced what it was sent by a summary
-        of its own, whose tokens the figures contain; so they say nothing about the size of the view.
+        *settings*: the other parts of the request that decide about cache entries. *compacted*: the figures contain a
+        summary by the provider itself, and say nothing about the size of the view.
         """
         window, monitor, rule, marks = self._window, self._monitor, self._window.rule, self.breakpoints
         self.bill += rule.read * tokens.cached + rule.write * (tokens.prompt - tokens.cached)
@@ -383,19 +364,13 @@ class TokenEngine:
     # -- long results and messages -------------------------------------------------------------------------------
 
     def allowance(self, results: int, limit: int | None = None) -> int:
-        """Return the tokens that each of *results* results of one turn may have.
-
-        They share half of the budget that the user's first and newest message leave. *limit* is the tool's own limit.
-        """
+        """Return the tokens that each of *results* results of one turn may have; *limit* is the tool's own limit."""
         user_tokens = 0 if self._planner is None else self._planner.user_tokens()
-        share = max(self._window.budget - user_tokens, 2) // 2 // max(results, 1)
+        share = max(self._window.surely - user_tokens, 2) // 2 // max(results, 1)
         return max(1, min(self.retention.max_result_tokens if limit is None else limit, share))
 
     def truncate(self, text: str, fixed: Mapping[str, str], reserve: int, model: str) -> str:
-        """Return the beginning of *text* that a user's message to *model* may have; the same object if all of it fits.
-
-        Raises `ContextFloorError` if *fixed* and *reserve* leave no tokens.
-        """
+        """Return the beginning of *text* that a user's message may have. Raises `ContextFloorError` if nothing fits."""
         return self._window.truncate(text, fixed, self.limit, reserve, model)
 
     def recall(self, handle: str = "") -> Sequence[Message]:
@@ -407,25 +382,19 @@ class TokenEngine:
         for edit in view.edits if handle else ():
             if isinstance(edit, Summarize) and edit.handle == handle:
                 return view.record[edit.first : edit.end]
+        if handle:
+            return []
         view.grow()
-        return (
-            []
-            if handle
-            else [
-                message
-                for index, message in enumerate(view.record)
-                if view.at(index) is not message or (message.role == "tool" and message.whole is not None)
-            ]
-        )
+        every = enumerate(view.record)
+        return [each for n, each in every if view.at(n) is not each or (each.role == "tool" and each.whole is not None)]
 
 
 @record
 class FoldedConversation:
-    """The fold of a finished run, with which the next run of the conversation starts instead of folding again.
+    """The fold of a finished run and its last state, with which the next runs start instead of folding again.
 
-    It contains the messages, so keep a bounded number. It is never changed: several runs may start with it.
+    It contains the messages, so keep a bounded number.
     """
 
     state: ContextState
-    """The state that the run ended with."""
     engine: TokenEngine

@@ -18,8 +18,7 @@ class View:
     """A record, its edits, and the messages that they show.
 
     An *index* is that of a message in the record, a *position* that in the view. Messages are appended to `record`;
-    `grow` takes them in, and `settle` also counts them. Before an edit, count all messages of the view or none. A list
-    that was handed out is copied before an edit.
+    `grow` takes them in, and `settle` also counts them. Before an edit, count all messages of the view or none.
     """
 
     def __init__(self, measure: Measure) -> None:
@@ -30,13 +29,13 @@ class View:
         """By index: the index at which the message's group begins. A call and its results form a group, as do an answer
         that its provider paused and its continuation."""
         self._shown = self.record  # the same list until an edit
-        self._lent = True  # the list of shown messages is copied before an edit
+        self._lent = True  # the list of shown messages was handed out: an edit copies it
         self.indexes = array("l")
         """By position: the message's index. A summary has that of the last message that it replaces."""
         self._settled = False  # edits keep the sizes up to date from the first count on
         self._sizes = array("q")  # by position, of the counted messages
-        self.tokens = self.omitted = 0
-        """Counted tokens of the view, and those that the edits have removed."""
+        self.tokens = self.omitted = self.replaced = 0
+        """Counted tokens of the view, those that it omits, and those of messages that edits have replaced."""
         self.reasoned = self.summary = -1
         """Indexes of the last message shown with reasoning, and of the last summary; -1: none."""
 
@@ -44,13 +43,12 @@ class View:
         """Return an independent view of the same messages and edits."""
         made = copy(self)
         vars(made).update({name: value[:] for name, value in vars(self).items() if isinstance(value, list | array)})
-        if self._shown is self.record:
-            made._shown = made.record
+        made._shown = made.record if self._shown is self.record else made._shown
         return made
 
     @property
     def shown(self) -> list[Message]:
-        """Return the messages that the view shows. Do not change the list."""
+        """Return the messages that the view shows."""
         if self._shown is not self.record:
             self.grow()
         return self._shown
@@ -110,7 +108,7 @@ class View:
         return self._shown[position] if position < len(self.indexes) and self.indexes[position] == index else None
 
     def messages(self) -> Messages:
-        """Return the messages shown now; later changes do not affect the returned sequence."""
+        """Return the messages shown now."""
         self._lent = True
         return Messages(self.shown)
 
@@ -154,8 +152,9 @@ class View:
         """Replace the messages from position *start* to before *stop* by those *shown*, which have the indexes."""
         messages = [message for _, message in shown]
         if self._settled:
-            sizes = array("q", map(self._measure, messages))
-            self.tokens += sum(sizes) - sum(self._sizes[start:stop])
+            sizes, replaced = array("q", map(self._measure, messages)), sum(self._sizes[start:stop])
+            self.tokens += sum(sizes) - replaced
+            self.replaced += replaced
             self._sizes[start:stop] = sizes
         self._shown[start:stop] = messages
         self.indexes[start:stop] = array("l", [index for index, _ in shown])
@@ -174,7 +173,7 @@ def has_reasoning(message: Message) -> bool:
 
 
 def reduced(message: ToolMessage, digest: str) -> ToolMessage:
-    """Return *message* with *digest* as its content."""
+    """Return *message* with *digest* as its content, and no media."""
     return dataclasses.replace(message, content=digest, media=(), stored=True)
 
 

@@ -1,4 +1,4 @@
-"""The context window of the model that is asked: its limit, and the budget that a view may use of it."""
+"""The context window of the model that is asked: its size, and the budget that a view may surely use of it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .view import View, unmeasured_view
 
 _NOTE = 32
 """Tokens for the note that a message was cut."""
-_LARGEST_MESSAGE = 0.75
-"""Share of the budget that one message of the user may fill."""
+_LARGEST_MESSAGE, _ANSWER = 0.75, 2_000
+"""Share of the budget that one message of the user may fill, if it leaves these tokens, or half, for the answer."""
 _MARGIN, _MARGIN_EXACT = 0.15, 0.02
 """Safety margins of an estimate, and of a tokenizer's count, which omits what the provider adds."""
 _LEAST_RATIO, _MOST_RATIO = 0.4, 2.5
@@ -23,56 +23,50 @@ _LEAST_RATIO, _MOST_RATIO = 0.4, 2.5
 _ENOUGH = 1_000
 """Counted tokens of a request below which its bill does not show the ratio."""
 _AFTER_REJECTION = 0.75
-"""Share of a rejected request's tokens that the next attempt may have."""
-_MOST_TEXTS = 64
-"""Fixed texts whose counts are kept; the oldest is dropped first."""
+"""Share of a rejected request that the next attempt may have."""
+
+Ratios = dict[tuple[str, str], float]
+"""Billed per counted tokens of the last request with a plausible figure, by model and counter."""
 
 
-class TokenStatistics:
-    """Counts of fixed texts, and the ratio of billed to counted tokens by model and counter, of all runs together."""
+_COUNTS: dict[tuple[str, str], int] = {}  # by counter and text
 
-    def __init__(self) -> None:
-        self._counts: dict[tuple[str, str], int] = {}
-        self.ratios: dict[tuple[str, str], float] = {}
-        """Of the last request with a plausible figure."""
 
-    def count(self, counter: TokenCounter, texts: Mapping[str, str]) -> dict[str, int]:
-        """Return the tokens of each of *texts*, system prompts and tool lists that many runs send; count each once."""
-        counts, found = self._counts, {}
-        for name, text in texts.items():
-            key = counter.name, text
-            if key not in counts:
-                while len(counts) >= _MOST_TEXTS:
-                    del counts[next(iter(counts))]
-                counts[key] = counter.count(text)
-            found[name] = counts[key]
-        return found
+def _count(counter: TokenCounter, text: str) -> int:
+    """Return the tokens of a system prompt or a list of tools, which many runs send, and keep the last 64 counts."""
+    while len(_COUNTS) >= 64:
+        del _COUNTS[next(iter(_COUNTS))]
+    tokens = _COUNTS[counter.name, text] = counter.count(text)
+    return tokens
 
 
 class Window:
-    """The limits of the model that is asked, and the budget of a view in counted tokens.
+    """The limits of the model that is asked, in counted tokens; *limit* is its context in tokens.
 
     A request has the tokens that the provider billed for the last one, and the change since: counted tokens, times the
-    ratio of billed to counted ones. *limit* is the model's context in tokens.
+    ratio of billed to counted ones.
     """
 
-    def __init__(self, counter: TokenCounter, limit: int, retention: Retention, statistics: TokenStatistics) -> None:
-        self._counter = counter
-        self._retention = retention
-        self._statistics = statistics
+    def __init__(self, counter: TokenCounter, limit: int, retention: Retention, ratios: Ratios) -> None:
+        self.counter = counter
+        self.retention = retention
+        self._ratios = ratios
         self._margin = _MARGIN_EXACT if counter.exact else _MARGIN
         self.limit, self.reserve = limit, 0  # tokens of a request, and of its answer
         self.fixed_texts: Mapping[str, str] = {}
         """The parts sent with every request, such as system prompt and tools, by name."""
-        self.fixed_sizes: dict[str, int] = {}
         self.fixed = 0  # their counted tokens
         self.model = ""
         """Model that is asked (`provider:name`)."""
         self.rule, self.binding = cache_rule("", ""), binding("", "")
-        self._ratio, self._rejected = 1.0, math.inf
-        self._billed = self._counted = 0  # tokens of the last request to the model
-        self.budget, self.floor = limit, 0
-        """Counted tokens that a view may have, and below which nothing is summarized."""
+        self._ratio, self._most, self._rejected = 1.0, math.inf, math.inf
+        self.billed = self.counted = 0  # tokens of the last request to the model
+        self.removed = 0
+        """Counted tokens of that request that were removed since."""
+        self.size = self.budget = self.surely = limit
+        """Counted tokens that a view probably may have, surely may have, and may have if nothing was billed."""
+        self.floor = 0
+        """Counted tokens below which nothing is summarized."""
 
     def select(self, model: str) -> None:
         """Use the rules and the ratio of *model* from now on."""
@@ -80,47 +74,60 @@ class Window:
             self.model = model
             provider, _, name = model.partition(":")
             self.rule, self.binding = cache_rule(provider, name), binding(provider, name)
-            self._ratio = self._statistics.ratios.get((model, self._counter.name), 1.0)
-            self._billed, self._counted, self._rejected = 0, 0, math.inf
+            self._ratio = self._ratios.get((model, self.counter.name), 1.0)
+            self.billed, self.counted, self.removed, self._rejected = 0, 0, 0, math.inf
 
     def prepare(self, model: str, fixed: Mapping[str, str], limit: int, reserve: int) -> None:
         """Take in the parts of the next request, and compute its budget."""
         self.select(model)
         if fixed is not self.fixed_texts:
-            self.fixed_texts, self.fixed_sizes = fixed, self._statistics.count(self._counter, fixed)
-            self.fixed = sum(self.fixed_sizes.values())
+            before, self.fixed_texts = self.fixed, fixed
+            self.fixed, name = 0, self.counter.name
+            for text in fixed.values():
+                self.fixed += _COUNTS.get((name, text)) or _count(self.counter, text)
+            self.removed += max(before - self.fixed, 0)
         self.limit, self.reserve = limit, reserve
-        self.budget = self._budget(limit - reserve)
-        self.floor = size_in(self.budget, self._retention.floor)
+        self.compute()
 
-    def _budget(self, most: float) -> int:
-        """Return how many counted tokens a view may have in a request of *most* billed tokens."""
-        most = min(most, self._rejected)
-        left = most - self._billed
-        change = left / (self._ratio + math.copysign(self._margin, left))  # what grew may be more, what shrank less
-        budget = math.floor(self._counted + change - self.fixed)
-        return min(budget, int(most - self.fixed)) if self._counter.exact else budget
+    def compute(self) -> None:
+        """Compute the budget, after an edit as well.
 
-    def billed(self, tokens: int) -> float:
+        What is not billed yet may be more than counted, and what was removed less: the estimate is too high for one
+        kind of text, and too low for another. So there are two bounds: the bill and the changes since, and the count of
+        the whole view.
+        """
+        self._most = min(self.limit - self.reserve, self._rejected)
+        left, growth = self._most - self.billed, max(self._ratio, 1.0) + self._margin
+        self.size = int(self.counted + left / (self._ratio + self._margin)) - self.fixed
+        self.floor = size_in(self.size, self.retention.floor)
+        self.surely = int(self._most / growth) - self.fixed
+        grown = self.counted + (left - (growth - _LEAST_RATIO) * self.removed) / growth
+        self.budget = max(int(grown) - self.fixed, self.surely)
+
+    def expected(self, tokens: int) -> float:
         """Return the tokens that the provider will probably bill for a request with a view of counted *tokens*."""
-        return self._billed + self._ratio * (tokens + self.fixed - self._counted)
+        return self.billed + self._ratio * (tokens + self.fixed - self.counted)
+
+    def fits(self, tokens: int, *, surely: bool = True) -> bool:
+        """Return True if a request with a view of counted *tokens* is within the limit, surely or probably."""
+        return tokens <= self.budget or (not surely and self.expected(tokens) <= self._most)
 
     def observe(self, tokens: int, billed: int) -> None:
         """Record that the provider billed *billed* tokens for a request with a view of counted *tokens*."""
         counted = tokens + self.fixed
         if counted and _LEAST_RATIO * counted <= billed <= _MOST_RATIO * counted:
-            self._billed, self._counted = billed, counted
+            self.billed, self.counted, self.removed = billed, counted, 0
             if counted >= _ENOUGH:
-                self._ratio = billed / counted
-                self._statistics.ratios[self.model, self._counter.name] = self._ratio
+                self._ratio = self._ratios[self.model, self.counter.name] = billed / counted
 
     def rejected(self, tokens: int) -> None:
-        """Lower the budget: the provider rejected a request with a view of counted *tokens* as too long."""
-        self._rejected = _AFTER_REJECTION * self.billed(tokens)
+        """Lower the limit: the provider rejected a request with a view of counted *tokens* as too long."""
+        self._rejected = _AFTER_REJECTION * self.expected(tokens)
 
     def floor_error(self, view: View, reserve: int) -> ContextFloorError:
         """Return the error for a *view* that no edit can make fit; it names what fills the window."""
-        sizes = {**self.fixed_sizes, "reserve for the answer": reserve}
+        sizes = {name: _count(self.counter, text) for name, text in self.fixed_texts.items()}
+        sizes["reserve for the answer"] = reserve
         for index, message in zip(view.indexes, view.shown, strict=True):
             name = f"result of {message.name}" if isinstance(message, ToolMessage) else f"{message.role} message"
             sizes[name] = sizes.get(name, 0) + view.size(index)
@@ -133,13 +140,13 @@ class Window:
 
     def truncate(self, text: str, fixed: Mapping[str, str], limit: int, reserve: int, model: str) -> str:
         """Return the beginning of *text* that a user's message may have; see `TokenEngine.truncate`."""
-        if len(text) * 4 + sum(map(len, fixed.values())) * 4 <= _LARGEST_MESSAGE * (limit - reserve - _NOTE):
-            return text  # a token is at least a byte, and a character at most four bytes
+        if 8 * (len(text) + sum(map(len, fixed.values()))) <= limit - reserve - _NOTE:
+            return text  # at most half: a token is at least a byte, and a character at most four bytes
         self.prepare(model, fixed, limit, reserve + _NOTE)
-        left = int(_LARGEST_MESSAGE * self.budget) - _NOTE
+        left = min(int(_LARGEST_MESSAGE * self.surely), max(self.surely // 2, self.surely - _ANSWER)) - _NOTE
         if left <= 0:
             raise self.floor_error(unmeasured_view(), reserve)
-        return text if self._counter.count(text) <= left else self._counter.cut(text, left)
+        return text if self.counter.count(text) <= left else self.counter.cut(text, left)
 
 
 def size_in(budget: int, size: float) -> int:

@@ -305,21 +305,24 @@ class ToolContext(Work):
     """The product's own object from `Resources(deps=...)`."""
     progress: Progress
     """Progress steps of this call."""
+    durable: bool
+    """True if the run has a store, so that a call may wait for a result from outside."""
 
     @abstractmethod
     async def spawn(
         self,
         agent: Any,
-        task: str,
+        task: str | Callable[[], Awaitable[str]],
         *,
         tools: Iterable[Tool] | None = None,
         tool_call_limit: int | None = None,
     ) -> RunResult:
         """Run a sub-agent on *task* and return its result.
 
-        *agent* is an `AgentConfig`; *tools*, a registry or a list of tools, replaces its own. The sub-agent's events
-        join the parent's stream as they happen; its usage and its tool calls are added to the parent's, even if it
-        fails or is cancelled. Raises `RunError` if it fails.
+        *agent* is an `AgentConfig`; *tools*, a registry or a list of tools, replaces its own. A *task* that is a
+        function is made when the sub-agent starts, not again when the call is repeated. The sub-agent's events join the
+        parent's stream as they happen; its usage and its tool calls are added to the parent's, even if it fails or is
+        cancelled. Raises `RunError` if it fails.
         """
 
     @abstractmethod

@@ -74,8 +74,8 @@ STRUCTURE = {
     "conversation_id",
     "traceparent",
     "agent", "agent_path", "attempt", "call_id", "code", "effect", "handle", "how", "id", "key", "model", "name",
-    "next_model", "parent_call", "price_version", "provider", "reason", "root_id", "run_id", "tool", "tools", "what",
-    "who",
+    "next_model", "parent_call", "price_version", "provider", "reason", "root_id", "run_id", "target", "tool", "tools",
+    "what", "who",
 }  # fmt: skip
 BARE = {StepStarted, UsageRecorded, Notice, ContextEdited, CacheMiss, Voided}
 OWN_WORDS: dict[tuple[type, str], st.SearchStrategy[Any]] = {
@@ -104,6 +104,7 @@ plain: dict[object, st.SearchStrategy[Any]] = {
     Decimal: st.just(Decimal(1)),
     ContextReport: st.just(ContextReport()),
     Receipt: st.just(Receipt(response_id="structure", usage='{"prompt_tokens": 1}')),
+    list[int]: st.just([3, 2, 1]),
     list[list[Any]]: st.builds(lambda text: [["reduce", [1], [text]]], canaries),
     Any: canaries | st.builds(lambda text: {"rows": [text]}, canaries),
 }

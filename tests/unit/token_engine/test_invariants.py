@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from concertino.context_state import ContextState
-from concertino.token_engine import TokenEngine, TokenStatistics
+from concertino.token_engine import Ratios, TokenEngine
 
 from ...token_engine.kit import COUNTER
 from .session import Session
@@ -35,12 +35,12 @@ class Recorded(Session):
 
     def __init__(self, chance: Random, *, kept: bool) -> None:
         self.kept = kept
-        self.statistics = TokenStatistics()
+        self.ratios: Ratios = {}
         self.requested: list[object] = []
         super().__init__(chance, judged=False)
 
     def new_engine(self) -> TokenEngine:
-        return TokenEngine(COUNTER, self.limit, self.retention, lambda: self.now, self.statistics)
+        return TokenEngine(COUNTER, self.limit, self.retention, lambda: self.now, self.ratios)
 
     def request(self) -> None:
         super().request()

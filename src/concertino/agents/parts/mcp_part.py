@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +9,11 @@ from ...messages import AssistantMessage, ToolCall, ToolMessage
 from ...orchestrator.agent import Part
 from ...orchestrator.outcome import Allow, Ask, Outcome
 from ...orchestrator.run import RunContext
+from ...scope import Scope
 from ...storage.base import ApprovalRules
 from ...tools.base import Tool, ToolContext
+from ...waits import Wait
+from ..mcp_task import elicitation_answer, follow_task, task_of
 from ..person import ask_login, ask_person
 from .approvals import is_allowed
 
@@ -29,10 +31,11 @@ class McpTools(Part):
     The questions of a server (elicitation) are waits of the tool `ask_person`, with the arguments `message`, `schema`
     and `url`. Resolve them with the form's values as a JSON object; with `failed=True` the user declines. A wait for a
     login also has the argument `login`, the name of the server; `McpOAuth.finish` answers it.
+    A call that a server runs as a task is a wait of the tool `mcp_task`.
     """
 
     def __init__(self, toolbox: McpToolbox, *, approve: bool = True, rules: ApprovalRules | None = None) -> None:
-        toolbox.ask = _ask
+        toolbox.ask, toolbox.follow = _ask, follow_task
         self._toolbox = toolbox
         self._approve = approve
         self._rules = rules
@@ -41,6 +44,12 @@ class McpTools(Part):
     def tools(self) -> Sequence[Tool]:  # type: ignore[override]  # the servers may change them
         """The tools that the servers offer now."""
         return self._toolbox.tools
+
+    def on_stopped(self, scope: Scope, waits: Sequence[Wait]) -> None:
+        """Cancel the tasks that a stopped run waited for."""
+        for wait in waits:
+            if (found := task_of(wait)) is not None:
+                self._toolbox.cancel(*found, scope)
 
     async def load_tools(self, run: RunContext[Any]) -> Sequence[Tool]:
         """Return the tools of the servers to which the run's user has logged in.
@@ -81,20 +90,9 @@ def _stands_in(tool: Tool | None) -> bool:
 
 
 async def _ask(context: ToolContext, question: Elicitation) -> ElicitationAnswer:
-    from ...tools.mcp import ElicitationAnswer  # noqa: PLC0415 - needs the extra
-
     if question.login:
+        from ...tools.mcp import ElicitationAnswer  # noqa: PLC0415 - needs the extra
+
         accepted = await ask_login(context, question.message, url=question.url, login=question.login)
         return ElicitationAnswer(action="accept" if accepted else "decline")
-    text = await ask_person(context, question.message, schema=question.schema, url=question.url)
-    if text is None:
-        return ElicitationAnswer(action="decline")
-    try:
-        content = json.loads(text) if text else {}
-    except ValueError:
-        content = None
-    return (
-        ElicitationAnswer(action="accept", content=content)
-        if isinstance(content, dict)
-        else ElicitationAnswer(action="cancel")
-    )
+    return elicitation_answer(await ask_person(context, question.message, schema=question.schema, url=question.url))

@@ -22,6 +22,7 @@ from .workflow_state import StepWork, WorkflowState
 
 _QUESTIONS = {
     "verify": "Accept step {step} although the verifier objects? {why}",
+    "turn": "Let step {step} go on although the verifier objects? {why}",
     "stuck": "The agent is stuck in step {step}. Let it continue? {why}",
     "script": "Step {step} has failed. Try it again? {why}",
     "unknown": "Step {step} was interrupted. Has this call happened, and with what result? {why}",
@@ -86,9 +87,9 @@ class OwnCalls:
         """Act on a person's answer: an approval lets a step pass, an agent continue, or a script run again."""
         work = run.agent_state.work
         review, work.review = work.review, ""
-        if review == "verify" and not outcome.is_error:
-            self.progress.complete(run, step, work.completion or {}, "person")
-        elif review == "verify":  # the model reads the reason and tries again
+        if review == "verify" and not outcome.is_error and work.completion is not None:
+            self.progress.complete(run, step, work.completion, "person")
+        elif review in ("verify", "turn"):  # the model reads the answer and goes on; the step needs its completion
             work.completion, work.objections = None, 0
         elif outcome.is_error:
             self.progress.fail(run, f"step {step.id!r}: {work.why}; {outcome.content}")

@@ -89,5 +89,5 @@ async def _break_tie(
 
 def _ask_person(run: RunContext[WorkflowState], reason: str) -> NextStep:
     work = run.agent_state.work
-    work.review, work.why = "verify", reason
+    work.review, work.why = "verify" if work.completion is not None else "turn", reason
     return CONTINUE

@@ -153,7 +153,7 @@ class WorkflowAgent(AgentConfig[WorkflowState]):
             return None
         (name, arguments), work.call = work.call, None
         call = ToolCall(f"{run.id}.{run.state.step + 1}", name, json.dumps(arguments, ensure_ascii=False))
-        work.own = [call.id]
+        work.own, work.called = [call.id], False
         return Turn(AssistantMessage(()), (call,))
 
     def get_model_id(self, run: RunContext[WorkflowState]) -> str:

@@ -52,7 +52,7 @@ class StepWork:
     """How often the verifier has refused."""
     nudges: int = 0
     review: str = ""
-    """What a person is asked about: `verify`, `stuck`, `script` or `unknown`; empty if none is asked."""
+    """What a person is asked about: `verify`, `turn`, `stuck`, `script` or `unknown`; empty if none is asked."""
     why: str = ""
     """The reason for the question, or what stands against the current plan."""
     stage: Literal["", "review", "execute", "sum_up"] = ""

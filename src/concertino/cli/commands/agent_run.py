@@ -15,12 +15,12 @@ from ...orchestrator.chat import Chat
 from ...runtime import LiveRun, Runtime
 from ...scope import OPERATOR, Operator, Scope
 from ...waits import Wait
+from ..app_function import call_app
 from ..command_context import CommandContext, NewRunContext, user_name
 from ..render.console import is_terminal, read_line
 from ..render.format import one_line, readable
 from ..render.result_document import CitedSources, ResultDocument
 from .chat import new_conversation_id
-from .runs_resume import call_app
 from .watch import LEASE, print_result, watch
 
 _QUESTION = "y(es), n(o), other arguments as JSON, or Enter to decide later> "

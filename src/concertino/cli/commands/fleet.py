@@ -10,7 +10,7 @@ from ...errors import ConfigurationError
 from ...runtime import Runtime
 from ..command_context import CommandContext
 from ..fleet_file import read_fleet_file
-from .serve import runtime_of
+from .runs_resume import runtime_of
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ...scope import Scope
 from ...server.mcp import AgentServer
 from ..command_context import CommandContext, user_name
-from .serve import AGENTS, PRESENTED, runtime_of
+from .runs_resume import runtime_of
+from .serve import AGENTS, PRESENTED
 
 
 async def mcp_serve(seconds: float, context: CommandContext) -> int:

@@ -16,7 +16,7 @@ from ..command_context import CommandContext, user_name
 from ..render.console import read_all, replace_invalid
 from ..render.format import counted, moment, one_line
 from .run_state import ALL, find_run, wait_object
-from .runs_resume import check_agent, resume_run
+from .runs_resume import check_agent, resume_command, resume_run
 
 
 async def approve(key: str, by: str | None, resume: bool, arguments: str | None, context: CommandContext) -> int:
@@ -70,7 +70,8 @@ async def _give(
         return await resume_run(wait.root_id, context)
     open_count = len(await context.store.waits(OPERATOR, root_id=wait.root_id, limit=ALL))
     others = f"{counted(open_count, 'other call')} of the run still waiting; " if open_count else ""
-    context.console.notice(f"{others}to continue: {context.options.resume_command(wait.root_id)}")
+    command = resume_command(wait.root_id, wait.agent_path.partition("/")[0], context)
+    context.console.notice(f"{others}to continue: {command}")
     return 0
 
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 
 from rich.text import Text
 
 from ... import wiring
 from ...agents.deep_research import RESEARCHER
-from ...errors import ConcertinoError, ConfigurationError, RunEndedError
+from ...errors import ConfigurationError, RunEndedError
 from ...messages import ToolMessage
 from ...orchestrator.journal.replay import replay
 from ...orchestrator.resources import Resources
 from ...runtime import Runtime
 from ...scope import OPERATOR
 from ...storage.types import StoredRun
-from ..command_context import CommandContext, open_library
+from ..app_function import call_app
+from ..command_context import CommandContext, NewRunContext, open_library
 from ..render.result_document import CitedSources
 from .run_state import find_run, tree_of
 from .watch import LEASE, print_result, watch
@@ -47,7 +44,8 @@ async def retry_run(run_id: str, context: CommandContext) -> int:
         context.console.json({"run_id": run.start.root_id, "retried": True})
     else:
         context.console.print(Text(f"{run.start.root_id} can be resumed"))
-    context.console.notice(f"to continue: {context.options.resume_command(run.start.root_id)}")
+    command = resume_command(run.start.root_id, run.start.agent_path.partition("/")[0], context)
+    context.console.notice(f"to continue: {command}")
     return 0
 
 
@@ -80,6 +78,12 @@ async def _continue(root: StoredRun, runtime: Runtime, context: CommandContext) 
         streams_answer=start.agent == "main_thread",
     )
     return print_result(document, context)
+
+
+def resume_command(run_id: str, agent: str, context: CommandContext) -> str:
+    """Return the command that resumes a run, with what it lacks if *agent* is not one of this program."""
+    own = context.options.app is None and agent not in BUILT_IN_AGENTS
+    return context.options.resume_command(run_id) + " --app MODULE:NAME" * own
 
 
 def check_agent(run: StoredRun, context: CommandContext) -> None:
@@ -115,22 +119,16 @@ async def open_agents(context: CommandContext) -> AsyncIterator[Runtime]:
         yield runtime
 
 
-async def call_app(app: str, context: CommandContext) -> Runtime:
-    """Return the runtime that the function named *app* builds. Raises `ConfigurationError`."""
-    module_name, _, name = app.partition(":")
-    if not module_name or not name:
-        raise ConfigurationError(f"invalid --app {app!r}: use MODULE:NAME, such as shop.agents:make_runtime")
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        made = getattr(importlib.import_module(module_name), name)(context.store)
-        if inspect.isawaitable(made):
-            made = await made
-    except ConcertinoError:
-        raise
-    except Exception as error:  # a product's code may raise anything
-        raise ConfigurationError(f"--app {app} failed: {type(error).__name__}: {error}") from error
-    if not isinstance(made, Runtime):
-        raise ConfigurationError(f"--app {app} returned {made!r:.80}: it must return a concertino.runtime.Runtime")
-    return made
+async def runtime_of(context: CommandContext) -> Runtime:
+    """Return the runtime of `--app`, else that of the built-in agents. Raises `ConfigurationError` without agents."""
+    if context.options.app is not None:
+        runtime = await call_app(context.options.app, context)
+        if not runtime.agents:
+            raise ConfigurationError("the runtime has no agents to serve: pass them to Runtime([...])")
+        return runtime
+    assert isinstance(context, NewRunContext)
+    resources = context.resources
+    assert resources.models is not None
+    return wiring.open_runtime(
+        context.store, context.library, models=resources.models, model=resources.model, lease=LEASE, approvals=True
+    )

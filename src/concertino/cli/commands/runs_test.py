@@ -7,6 +7,7 @@ from pathlib import Path
 from ...errors import ConfigurationError, RunStateError
 from ...evaluation import pytest_file
 from ...scope import OPERATOR
+from ..app_function import app_function
 from ..command_context import CommandContext
 from .run_state import find_run
 
@@ -16,6 +17,7 @@ async def write_test(run_id: str, path: str | None, context: CommandContext) -> 
     run = await find_run(context, run_id)
     if context.options.app is None:
         raise ConfigurationError("name the function that builds your Runtime with --app MODULE:NAME: the test calls it")
+    app_function(context.options.app)
     journal = await context.store.load(OPERATOR, run_id)
     assert journal is not None
     try:

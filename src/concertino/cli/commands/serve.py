@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 from contextlib import AsyncExitStack
 
-from ... import wiring
 from ...errors import ConfigurationError
-from ...runtime import Runtime
 from ...scope import Scope
 from ...server import FileFolder, create_app, is_loopback, single_user
 from ...server import serve as serve_app
 from ...server.page import PageAgent, page_routes
 from ...server.protocols import ag_ui, ai_sdk, openai
-from ..command_context import CommandContext, NewRunContext, user_name
+from ..command_context import CommandContext, user_name
 from ..fleet_file import read_fleet_file
-from .runs_resume import call_app
-from .watch import LEASE
+from .runs_resume import runtime_of
 
 TOKEN = "CONCERTINO_TOKEN"  # noqa: S105 - the name of a variable
 AGENTS = ("main_thread", "supervisor", "librarian")
@@ -76,21 +73,6 @@ async def serve(host: str, port: int, grace: float, context: CommandContext) -> 
         )
         await serve_app(app, host=host, port=port, grace=grace, started=lambda url: _announce(url, context))
     return 0
-
-
-async def runtime_of(context: CommandContext) -> Runtime:
-    """Return the runtime of `--app`, else that of the built-in agents. Raises `ConfigurationError` without agents."""
-    if context.options.app is not None:
-        runtime = await call_app(context.options.app, context)
-        if not runtime.agents:
-            raise ConfigurationError("the runtime has no agents to serve: pass them to Runtime([...])")
-        return runtime
-    assert isinstance(context, NewRunContext)
-    resources = context.resources
-    assert resources.models is not None
-    return wiring.open_runtime(
-        context.store, context.library, models=resources.models, model=resources.model, lease=LEASE, approvals=True
-    )
 
 
 def _announce(url: str, context: CommandContext) -> None:

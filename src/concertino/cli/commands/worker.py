@@ -7,11 +7,14 @@ from contextlib import AsyncExitStack
 
 from ... import wiring
 from ...agents import WorkerAgent, WorkerDefinition
+from ...errors import ConfigurationError
 from ...runtime import Runtime
+from ..app_function import call_app
 from ..command_context import CommandContext
 from ..render.console import table
 from .agent_run import run_agent
-from .runs_resume import call_app
+
+BUILT_IN = ("librarian",)
 
 
 async def list_workers(context: CommandContext) -> int:
@@ -35,6 +38,11 @@ async def list_workers(context: CommandContext) -> int:
 
 async def run_worker(name: str, tenant: str, goal: str | None, context: CommandContext) -> int:
     """Give the worker *name* a task of a user of *tenant*, and show it. Raises `ConfigurationError`."""
+    if context.options.app is None and name not in BUILT_IN:
+        raise ConfigurationError(
+            f"there is no worker {name!r}: choose from {', '.join(BUILT_IN)}, or name the function that builds your "
+            "Runtime with --app MODULE:NAME"
+        )
     return await run_agent("worker", WorkerAgent, name, tenant, goal, context)
 
 

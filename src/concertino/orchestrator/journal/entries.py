@@ -685,14 +685,15 @@ def pack_context(
         keys += text_ids([json.dumps(context.edits[-new:])])
         counts.append(new)
     ready = text_ids([json.dumps(context.prepared)]) if context.prepared else []
-    return [keys, ready, context.sent_at, context.model, context.bill, context.omitted, context.counted, counts]
+    numbers = [context.sent_at, context.model, context.bill, context.omitted, context.anchor, context.counted]
+    return [keys, ready, *numbers, counts]
 
 
 def unpack_context(written: Sequence[Any], texts: Mapping[str, str]) -> ContextState:
     """Return the context state that `pack_context` wrote."""
-    *logs, at, model, bill, omitted, counted, _ = written
+    *logs, at, model, bill, omitted, anchor, counted, _ = written
     edits, ready = ([edit for key in log for edit in json.loads(texts[key])] for log in logs)
-    return ContextState(edits, ready, at, model, bill, omitted, counted)
+    return ContextState(edits, ready, at, model, bill, omitted, anchor, counted)
 
 
 def outcome_json(outcome: Outcome) -> Json:

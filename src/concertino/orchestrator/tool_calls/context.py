@@ -52,7 +52,9 @@ class Parent:
         return child_run_id(self.key, self.ordinal)
 
 
-Spawn = Callable[[Parent, Any, str, ToolRegistry | None, int | None], Awaitable[RunResult]]
+SubAgentTask = str | Callable[[], Awaitable[str]]
+"""The task of a sub-agent, or a function that makes it when the sub-agent starts."""
+Spawn = Callable[[Parent, Any, SubAgentTask, ToolRegistry | None, int | None], Awaitable[RunResult]]
 """Runs a sub-agent: the call, the agent, its task, its registry and its limit of tool calls."""
 
 
@@ -80,6 +82,7 @@ class CallContext(ToolContext):
         "_spawn",
         "_spawned",
         "_step",
+        "durable",
         "unkept",
     )
 
@@ -102,6 +105,7 @@ class CallContext(ToolContext):
         self._ordinal = ordinal
         self._spawn = spawn
         self._again = again
+        self.durable = run.journal.on
         self._step = run.state.step
         self._siblings = siblings or _ASSUMED_CALLS
         self._booked = 0
@@ -155,7 +159,7 @@ class CallContext(ToolContext):
     async def spawn(
         self,
         agent: Any,
-        task: str,
+        task: SubAgentTask,
         *,
         tools: Iterable[Tool] | None = None,
         tool_call_limit: int | None = None,

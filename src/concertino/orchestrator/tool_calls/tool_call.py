@@ -214,6 +214,7 @@ class Call:
         Raises `NeedsAnswer`, `SubAgentWaits`, and what hooks and tools raise.
         """
         run, call = self._run, self.call
+        self.probing = False  # a probe may have ended with a wait
         tool = run.registry.by_name.get(call.name)  # a hook may have removed it since the turn was planned
         if tool is None:
             names = ", ".join([spec.name for spec in run.registry.specs()]) or "none"

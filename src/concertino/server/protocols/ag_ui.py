@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 from itertools import takewhile
 from typing import Any
 
@@ -13,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ...events import RunEvent
 from ...orchestrator.chat import Chat
 from ...runtime import Conversation, ConversationTurn, Runtime
 from ...scope import Scope
@@ -32,7 +30,7 @@ from .http import (
     scope_of,
     text_field,
 )
-from .turn_log import WaitAnswer, give, send, turn_log, waits_of
+from .turn_log import TurnEvents, WaitAnswer, give, send, turn_log, waits_of
 from .values import BadInputError, JsonObject, media_of
 
 
@@ -76,19 +74,16 @@ async def _run(runtime: Runtime, request: Request, agent: str) -> Response:
     return event_stream(request, _events(stream, turn_log(turn, keys, suspended=suspended)))
 
 
-async def _events(
-    stream: AGUIStream, log: AsyncGenerator[tuple[int, RunEvent, bool], None]
-) -> AsyncGenerator[JsonObject, None]:
-    yield stream.start()
+async def _events(stream: AGUIStream, log: AsyncGenerator[TurnEvents, None]) -> AsyncGenerator[list[JsonObject], None]:
+    yield [stream.start()]
     ended = False
-    async with aclosing(until_failure(log)) as events:
-        async for number, event, new in events:
-            for mapped in stream.take(number, event):
-                if new:
-                    ended = mapped["type"] in ("RUN_FINISHED", "RUN_ERROR")
-                    yield mapped
+    async with until_failure(log):
+        async for batch in log:
+            if found := [mapped for number, event, new in batch for mapped in stream.take(number, event) if new]:
+                ended = found[-1]["type"] in ("RUN_FINISHED", "RUN_ERROR")
+                yield found
     if not ended:  # the client does not notice a stream that just ends
-        yield {"type": "RUN_ERROR", "message": BROKEN_OFF, "code": "broken_off"}
+        yield [{"type": "RUN_ERROR", "message": BROKEN_OFF, "code": "broken_off"}]
 
 
 async def _resumed(

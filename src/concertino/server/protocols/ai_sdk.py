@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from starlette.requests import Request
@@ -11,7 +11,6 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from ...errors import ConcertinoError
-from ...events import RunEvent
 from ...ids import digest
 from ...orchestrator.chat import Chat
 from ...runtime import Conversation, ConversationTurn, Runtime
@@ -20,7 +19,7 @@ from ...waits import Wait
 from ..event_source import until_failure
 from .ai_sdk_stream import AISDKStream
 from .http import BROKEN_OFF, body_of, check_streams, event_stream, first_agent, handled, objects, scope_of, text_field
-from .turn_log import WaitAnswer, give, send, turn_log, waits_of
+from .turn_log import TurnEvents, WaitAnswer, give, send, turn_log, waits_of
 from .ui_message import UIMessageBuilder
 from .values import BadInputError, JsonObject, address_of, media_of
 
@@ -30,7 +29,7 @@ _VERSION = "x-ai-sdk-version"
 _USER = ":user"
 """Suffix of the id of a user's message that the server returns; before it stands the id of the turn."""
 _PAGE = 50
-_Log = AsyncGenerator[tuple[int, RunEvent, bool], None]
+_Log = AsyncGenerator[TurnEvents, None]
 
 
 def routes(runtime: Runtime, *, agent: str | None = None) -> list[Route]:
@@ -154,18 +153,17 @@ def _streamed(request: Request, turn: ConversationTurn, log: _Log) -> Response:
     return event_stream(request, _chunks(stream, log), _HEADERS)
 
 
-async def _chunks(stream: AISDKStream, log: _Log) -> AsyncGenerator[JsonObject | str, None]:
-    yield stream.start()
+async def _chunks(stream: AISDKStream, log: _Log) -> AsyncGenerator[Sequence[JsonObject | str], None]:
+    yield [stream.start()]
     ended = False
-    async with aclosing(until_failure(log)) as events:
-        async for number, event, new in events:
-            for chunk in stream.take(number, event):
-                if new:
-                    ended = chunk["type"] in ("finish", "error")
-                    yield chunk
+    async with until_failure(log):
+        async for batch in log:
+            if found := [chunk for number, event, new in batch for chunk in stream.take(number, event) if new]:
+                ended = found[-1]["type"] in ("finish", "error")
+                yield found
     if not ended:  # the client would take the message for complete
-        yield {"type": "error", "errorText": BROKEN_OFF}
-    yield "[DONE]"
+        yield [{"type": "error", "errorText": BROKEN_OFF}]
+    yield ["[DONE]"]
 
 
 async def _in_progress(conversation: Conversation) -> ConversationTurn | None:

@@ -15,12 +15,14 @@ from ...errors import ConcertinoError
 from ...runtime import Runtime
 from ...scope import Scope
 from ..error_form import failure_of_request
-from ..event_source import EventSource
+from ..event_source import EventSource, joined
 from ..frames import frame
 from ..json_body import json_body
 from ..server_state import state_of
 from .values import BadInputError, JsonObject
 
+Items = Sequence[Mapping[str, Any] | str]
+"""JSON objects, or texts that are sent as they are."""
 _Handler = Callable[[Request], Awaitable[Response]]
 BROKEN_OFF = "the answer goes on elsewhere: connect again"
 """The error of a stream that ends before its turn: the process ends, or cannot read the log."""
@@ -107,18 +109,23 @@ def objects(body: Mapping[str, Any], name: str) -> list[JsonObject]:
 
 def event_stream(
     request: Request,
-    items: AsyncGenerator[Mapping[str, Any] | str, None],
+    items: AsyncGenerator[Items, None],
     headers: Mapping[str, str] | None = None,
 ) -> EventSource:
-    """Return a response of server-sent events. An item is a JSON object, or text as it is.
+    """Return a response of server-sent events from *items*, several at once.
 
     When the client leaves, *items* is closed; the run goes on.
     """
     return EventSource(request, _frames(items), headers)
 
 
-async def _frames(items: AsyncGenerator[Mapping[str, Any] | str, None]) -> AsyncGenerator[bytes, None]:
+async def _frames(items: AsyncGenerator[Items, None]) -> AsyncGenerator[bytes, None]:
     async with aclosing(items):
-        async for item in items:
-            named = not isinstance(item, str) and "sequence_number" in item
-            yield frame(item, event=item["type"] if named else "")  # type: ignore[index]
+        async for batch in items:
+            for frames in joined([_frame(item) for item in batch]):
+                yield frames
+
+
+def _frame(item: Mapping[str, Any] | str) -> bytes:
+    named = not isinstance(item, str) and "sequence_number" in item
+    return frame(item, event=item["type"] if named else "")  # type: ignore[index]

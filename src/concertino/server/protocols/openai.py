@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -13,11 +13,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ...errors import ConcertinoError, RunExistsError, UnknownRunError
-from ...events import RunEvent
 from ...orchestrator.agent import AgentConfig
 from ...providers import Model
 from ...runtime import Runtime
-from ..event_source import until_failure
+from ..event_source import LogEvents, until_failure
 from ..server_state import RETRY_AFTER
 from .http import BROKEN_OFF, agents_of, body_of, counted, event_stream, handled, scope_of, text_field
 from .openai_chat import ChatStream, Completion, error_body
@@ -30,7 +29,7 @@ TASKS = "tasks"
 _NO_RETRY = {"x-should-retry": "false"}
 """Header that stops OpenAI's clients from starting a failed run again."""
 _BROKEN_OFF = error_body(BROKEN_OFF, "server_error", "broken_off")
-_Log = AsyncGenerator[tuple[int, RunEvent], None]
+_Log = AsyncGenerator[LogEvents, None]
 
 
 class TaskAgent(AgentConfig[Any]):
@@ -117,7 +116,7 @@ class _API:
             run_id = (await self._runtime.start(chat, agent, run_id=request.headers.get("idempotency-key"))).id
         except RunExistsError as exists:
             run_id = exists.run_id
-        return run_id, name, self._runtime.events(scope, run_id, until="suspended")
+        return run_id, name, self._runtime.event_batches(scope, run_id, until="suspended")
 
     async def complete(self, request: Request) -> Response:
         """Answer a request of Chat Completions."""
@@ -132,9 +131,10 @@ class _API:
                 return event_stream(request, _chunks(stream, log))
             completion = Completion()
             async with aclosing(_chunks(stream, log)) as chunks:
-                async for chunk in chunks:
-                    if not isinstance(chunk, str):
-                        completion.add(chunk)
+                async for batch in chunks:
+                    for chunk in batch:
+                        if not isinstance(chunk, str):
+                            completion.add(chunk)
         if completion.error == _BROKEN_OFF:
             return _closed(request)
         if completion.error is not None:
@@ -171,29 +171,26 @@ class _API:
         stream = ResponseStream(run_id, stored.start.agent, int(stored.start.started))
         if stored.state == "running":
             return stream.response
-        return await _whole(stream, self._runtime.events(scope, run_id, until="suspended"))
+        return await _whole(stream, self._runtime.event_batches(scope, run_id, until="suspended"))
 
 
-async def _chunks(stream: ChatStream, log: _Log) -> AsyncGenerator[JsonObject | str, None]:
-    yield stream.start()
-    async with aclosing(until_failure(log)) as events:
-        async for number, event in events:
-            for chunk in stream.take(number, event):
-                yield chunk
+async def _chunks(stream: ChatStream, log: _Log) -> AsyncGenerator[Sequence[JsonObject | str], None]:
+    yield [stream.start()]
+    async with until_failure(log):
+        async for batch in log:
+            yield [chunk for number, event in batch for chunk in stream.take(number, event)]
     if not stream.ended:
-        yield _BROKEN_OFF
-    yield "[DONE]"
+        yield [_BROKEN_OFF]
+    yield ["[DONE]"]
 
 
-async def _events(stream: ResponseStream, log: _Log) -> AsyncGenerator[JsonObject, None]:
-    for event in stream.start():
-        yield event
-    async with aclosing(until_failure(log)) as events:
-        async for number, logged in events:
-            for event in stream.take(number, logged):
-                yield event
+async def _events(stream: ResponseStream, log: _Log) -> AsyncGenerator[Sequence[JsonObject], None]:
+    yield list(stream.start())
+    async with until_failure(log):
+        async for batch in log:
+            yield [event for number, logged in batch for event in stream.take(number, logged)]
     if stream.response["status"] == "in_progress":
-        yield stream.error(BROKEN_OFF)
+        yield [stream.error(BROKEN_OFF)]
 
 
 async def _whole(stream: ResponseStream, log: _Log) -> JsonObject:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from ...events import CallWaiting, RunEnded, RunEvent
@@ -56,10 +56,14 @@ async def give(runtime: Runtime, scope: Scope, answer: WaitAnswer) -> None:
         await runtime.deny(scope, wait.key, answer.content)
 
 
+TurnEvents = Sequence[tuple[int, RunEvent, bool]]
+"""Events with their numbers, and whether the client needs each."""
+
+
 async def turn_log(
     turn: ConversationTurn, answered: tuple[str, ...] = (), *, suspended: bool = False
-) -> AsyncGenerator[tuple[int, RunEvent, bool], None]:
-    """Yield the events of a turn with their numbers until it ends or waits, and whether the client needs each.
+) -> AsyncGenerator[TurnEvents, None]:
+    """Yield the events of a turn until it ends or waits, several at once.
 
     *answered* are the keys of the waits that the client has just answered. It knows the events before them; and if the
     turn was *suspended* then, also those up to its suspension.
@@ -70,17 +74,20 @@ async def turn_log(
     quiet = False
     while True:
         before, ended = after, False
-        async with aclosing(turn.events(after, until="suspended")) as events:
-            async for number, event in events:
-                after = number
-                at_end = isinstance(event, RunEnded) and event.run_id == turn.id
-                is_over = at_end and event.result.status != "suspended"  # type: ignore[union-attr]
-                new = new or is_over
-                ended = at_end and new
-                yield number, event, new
-                if isinstance(event, CallWaiting):
-                    missing.discard(event.key)
-                new = new or (not missing and (at_end or not suspended))
+        async with aclosing(turn.event_batches(after, until="suspended")) as batches:
+            async for batch in batches:
+                found = []
+                for number, event in batch:
+                    at_end = isinstance(event, RunEnded) and event.run_id == turn.id
+                    is_over = at_end and event.result.status != "suspended"  # type: ignore[union-attr]
+                    new = new or is_over
+                    ended = at_end and new
+                    found.append((number, event, new))
+                    if isinstance(event, CallWaiting):
+                        missing.discard(event.key)
+                    new = new or (not missing and (at_end or not suspended))
+                after = batch[-1][0]
+                yield found
         if ended or turn.closed:
             return
         if after == before and (await turn.read()).state in ENDED_STATES:

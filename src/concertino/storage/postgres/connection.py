@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from functools import partial
 from itertools import count
 from queue import SimpleQueue
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import psycopg
 
@@ -23,6 +23,9 @@ from ..sql.session import Write
 from .errors import READ_ONLY, explain, is_conflict, may_pass
 from .session import Connect, LostError, PostgresSession
 from .single_trip import UNUSUAL, call_of
+
+if TYPE_CHECKING:
+    from .sealer import Sealer
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,8 +55,17 @@ class PooledConnection:
     conflict between transactions has interrupted is repeated.
     """
 
-    def __init__(self, name: str, connect: Connect, sessions: int, patience: float, read_only: bool) -> None:
-        """Name the database for messages; *connect* opens a connection to it."""
+    def __init__(
+        self,
+        name: str,
+        connect: Connect,
+        sessions: int,
+        patience: float,
+        read_only: bool,
+        sealer: Sealer | None = None,
+    ) -> None:
+        """Name the database for messages; *connect* opens a connection to it, and *sealer* seals content."""
+        self._sealer = sealer
         self.name = name
         self._connect, self._patience, self._read_only = connect, patience, read_only
         self._most = sessions
@@ -114,7 +126,7 @@ class PooledConnection:
         return job.future
 
     def _work(self) -> None:
-        session = PostgresSession(self._connect, self._patience, self._read_only)
+        session = PostgresSession(self._connect, self._patience, self._read_only, self._sealer)
         while (strand := self._ready.get()) is not None:
             jobs = self._taken(strand)
             for job in jobs:
@@ -126,7 +138,7 @@ class PooledConnection:
         with self._lock:
             self._threads.remove(threading.current_thread())
             if not self._threads:
-                self._closed.set_result(None)
+                self._end()
 
     def _taken(self, strand: Strand) -> list[Job]:
         with self._lock:
@@ -145,10 +157,10 @@ class PooledConnection:
 
     def _outcome(self, session: PostgresSession, work: Any) -> Outcome:
         """Return the outcome of *work*, repeated while that may help."""
-        call = call_of(work) if isinstance(work, Write) else None
-        deadline = None
+        deadline, usual, call = None, isinstance(work, Write), None
         for tries in count():
             try:
+                call = call or (call_of(work, self._sealer) if usual else None)
                 if call is not None and (found := session.call(call)) is not None:
                     return call.result(found), None
                 return _done(session, work), None
@@ -157,7 +169,7 @@ class PooledConnection:
             except psycopg.Error as error:
                 session.reset()
                 if error.sqlstate == UNUSUAL:
-                    call = None
+                    usual, call = False, None
                     continue
                 deadline = deadline or time.monotonic() + self._patience  # from the first failure on
                 conflict = is_conflict(error) and tries < _CONFLICTS
@@ -184,9 +196,14 @@ class PooledConnection:
                 return
             self._closing = True
             if not self._threads:
-                self._closed.set_result(None)
+                self._end()
             self._end_threads()
         atexit.unregister(self._stop)
+
+    def _end(self) -> None:
+        if self._sealer is not None:
+            self._sealer.close()
+        self._closed.set_result(None)
 
     def _end_threads(self) -> None:
         """End the threads once no work is left."""
@@ -207,7 +224,10 @@ def _done(session: PostgresSession, work: Any) -> Any:
     with session.transaction():
         if work.tree:
             session.lock("lock_tree", {"run_id": work.tree})
-        return work.work(session)
+        result = work.work(session)
+    if work.erased:
+        session.checkpoint()
+    return result
 
 
 def _called(work: Callable[..., T], arguments: Any, options: Any, session: PostgresSession) -> T:

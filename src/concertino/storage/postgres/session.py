@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import psycopg
 from psycopg import ClientCursor, pq
@@ -18,6 +20,11 @@ from ...scope import OPERATOR, AnyScope
 from ..sql.session import Cursor
 from ..sql.statements import kind_of, limited, read_statements, shared_queries
 from .single_trip import Call
+
+if TYPE_CHECKING:
+    from .sealer import Sealer
+
+log = logging.getLogger("concertino")
 
 Connect = Callable[[], "psycopg.Connection[Any]"]
 
@@ -106,7 +113,8 @@ class PostgresSession:
 
     queries: ClassVar = queries()
 
-    def __init__(self, connect: Connect, patience: float, read_only: bool) -> None:
+    def __init__(self, connect: Connect, patience: float, read_only: bool, sealer: Sealer | None = None) -> None:
+        self.sealer = sealer
         self._connect, self._patience = connect, patience
         self.read_only = read_only
         self._connection: psycopg.Connection[Any] | None = None
@@ -176,7 +184,19 @@ class PostgresSession:
         self.execute(self.queries["rebuild_words"])
 
     def checkpoint(self) -> None:
-        """Do nothing: old versions of rows go with the next vacuum, and the log with its archive."""
+        """Discard the keys of erased content.
+
+        Without keys, old versions of rows go with the next vacuum, and the log with its archive.
+        """
+        if self.sealer is None or self.read_only:
+            return
+        try:
+            while ids := [row[0] for row in self.execute(self.queries["discarded_keys"]).fetchall()]:
+                self.sealer.discard(ids)
+                self.execute(self.queries["keys_are_gone"], (json.dumps(ids),))
+        except (StorageError, psycopg.Error) as error:  # what it follows is committed
+            self.reset()
+            log.warning("keys of erased content remain until the next sweep: %s", type(error).__name__)
 
     def reset(self) -> None:
         """End a transaction that an error has left open."""

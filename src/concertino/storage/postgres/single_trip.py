@@ -17,12 +17,13 @@ from ...scope import Scope
 from ..process import process_of
 from ..sql.budgets import to_nano
 from ..sql.claims import ClaimingDue
-from ..sql.events import AddingEvents
+from ..sql.events import AddingEvents, sealed_events
 from ..sql.journal import ORPHANED, Appending, Beginning
 from ..sql.rows import EntryRows, claim_accounts, hash_key, scope_key, storable_row
-from ..sql.session import Write
+from ..sql.sealing import sealed_end, sealed_rows
+from ..sql.session import Sealer, Write
 from ..types import Claim, Entry, Head
-from .texts import ESCAPE, Wire, plain_text
+from .texts import ESCAPE, SEALED, Wire, plain_text
 
 UNUSUAL = "CN000"
 """SQLSTATE with which a function leaves its work to the rules."""
@@ -39,15 +40,15 @@ class Call(NamedTuple):
     """Makes the write's result of the function's."""
 
 
-def call_of(write: Write[Any]) -> Call | None:
-    """Return the call that does *write*, or None."""
+def call_of(write: Write[Any], sealer: Sealer | None = None) -> Call | None:
+    """Return the call that does *write*, its content sealed by *sealer*; or None."""
     make = _CALLS.get(type(write))
-    return None if make is None else make(write)
+    return None if make is None else make(write, sealer)
 
 
-def _append(write: Appending) -> Call | None:
+def _append(write: Appending, sealer: Sealer | None) -> Call | None:
     entry = write.appended
-    form = _form(entry, write.rows)
+    form = _form(entry, write.rows, sealer)
     if form is None:
         return None
     bound = {**write.bound, "scope_key": scope_key(entry.claim.scope.key).hex()}
@@ -61,9 +62,10 @@ def _append(write: Appending) -> Call | None:
     return Call("SELECT append(%s::jsonb)", (_wire(form),), head)
 
 
-def _begin(write: Beginning) -> Call | None:
+def _begin(write: Beginning, sealer: Sealer | None) -> Call | None:
     start, claim, row = write.start, write.claim, write.row
-    form = _form(write.first, write.rows)
+    form = _form(write.first, write.rows, sealer)
+    task = row["task"] if sealer is None else sealer.seal(row["task"], "task", start.run_id)
     own = start.root_id == start.run_id
     if form is None or start.root_id != claim.root_id or start.scope.key != claim.scope.key:
         return None
@@ -77,7 +79,7 @@ def _begin(write: Beginning) -> Call | None:
     form |= _scope(claim)
     form["start"] = [
         *(start.run_id, row["parent_id"], row["parent_call"], row["agent"], row["agent_path"]),
-        *(row["conversation_key"].hex(), row["conversation_id"], row["task"], row["started"], row["forked_from"]),
+        *(row["conversation_key"].hex(), row["conversation_id"], task, row["started"], row["forked_from"]),
         start.erase_after,
     ]
     form |= {"root_id": start.root_id, "owner": claim.owner, "seconds": claim.seconds}
@@ -86,11 +88,12 @@ def _begin(write: Beginning) -> Call | None:
     return Call("SELECT begin_run(%s::jsonb)", (_wire(form),), bool)
 
 
-def _events(write: AddingEvents) -> Call | None:
+def _events(write: AddingEvents, sealer: Sealer | None) -> Call | None:
     batch = write.batch
-    if batch.withheld or any(row.contents for row in batch.rows):
+    if batch.withheld or any(row.contents for row in batch.rows) or (sealer is not None and batch.replaced):
         return None
-    rows = zip(batch.rows, write.bodies, strict=True)
+    bodies = write.bodies if sealer is None else sealed_events(write, sealer.seal)
+    rows = zip(batch.rows, bodies, strict=True)
     form = {
         **_scope(batch.claim),
         "root_id": batch.claim.root_id,
@@ -111,7 +114,7 @@ def _nothing(_found: Any) -> None:
     pass
 
 
-def _claim_due(write: ClaimingDue) -> Call:
+def _claim_due(write: ClaimingDue, _sealer: Sealer | None) -> Call:
     def claims(found: list[list[Any]]) -> list[Claim]:
         return [
             Claim(
@@ -130,7 +133,7 @@ def _claim_due(write: ClaimingDue) -> Call:
     return Call("SELECT claim_due(%s, %s, %s, %s, %s)", arguments, claims)
 
 
-_CALLS: dict[type, Callable[[Any], Call | None]] = {
+_CALLS: dict[type, Callable[[Any, Sealer | None], Call | None]] = {
     Appending: _append,
     Beginning: _begin,
     AddingEvents: _events,
@@ -138,12 +141,13 @@ _CALLS: dict[type, Callable[[Any], Call | None]] = {
 }
 
 
-def _form(entry: Entry, rows: EntryRows) -> dict[str, Any] | None:
+def _form(entry: Entry, rows: EntryRows, sealer: Sealer | None) -> dict[str, Any] | None:
     """Return the argument of `write_entry`; None if it does not write all of *entry*."""
     others = any(run_id != entry.run_id for run_id, _ in rows.usage)
     others = others or (entry.end is not None and entry.end.reply is not None)
     if entry.waits or rows.contents or any(put.contents for put in rows.operations) or others or _is_negative(entry):
         return None
+    rows = sealed_rows(rows, entry, sealer)
     form: dict[str, Any] = {"entry": rows.entry, "token": _token()}
     if rows.messages:
         form["messages"] = rows.messages
@@ -160,7 +164,7 @@ def _form(entry: Entry, rows: EntryRows) -> dict[str, Any] | None:
         form["closed"] = list(entry.closed)
     if entry.end is not None:
         end = entry.end
-        row = storable_row((end.answer, end.error, end.ended, end.keep_seconds))
+        row = sealed_end(storable_row((end.answer, end.error, end.ended, end.keep_seconds)), entry.run_id, sealer)
         form["end"] = (end.status, *row, end.erase_after, ORPHANED)
     if entry.settle or entry.reserve is not None:
         form |= _charges(entry)
@@ -207,4 +211,4 @@ def _wire(form: dict[str, Any]) -> Wire:
     text = text.replace(ESCAPE, ESCAPE + "1")
     if "\\u0000" in text:
         text = _ESCAPED_NUL.sub(rf"\1{ESCAPE}0", text)
-    return Wire(text)
+    return Wire(text.replace(SEALED, ESCAPE + "2"))

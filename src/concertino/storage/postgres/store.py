@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
 
@@ -16,6 +16,10 @@ from .schema import check_name, migrate
 from .session import WatchedConnection
 from .settings import conninfo, parsed
 from .texts import adapt_texts
+
+if TYPE_CHECKING:
+    from ..keys import KeyStore
+    from .sealer import Sealer
 
 PATIENCE = 10.0
 """Seconds in which a statement is to end, and in which lost connections and conflicts are overcome."""
@@ -33,6 +37,7 @@ class PostgresStore(SqlStore):
         sessions: int = SESSIONS,
         patience: float = PATIENCE,
         read_only: bool = False,
+        keys: KeyStore | None = None,
     ) -> Self:
         """Open the store in *schema* of the database at *url*, with up to *sessions* connections.
 
@@ -41,8 +46,11 @@ class PostgresStore(SqlStore):
         *read_only*, neither is done, and writing raises `StorageError`. Options in the URL, such as `sslmode` or
         several hosts, are libpq's.
 
-        Raises `ConfigurationError` for an invalid URL, `DatabaseVersionError` if the schema is newer or of another
-        program, and `StorageError` if the database cannot be opened.
+        With *keys*, a `KeyFile` or a `KeyDatabase`, content is stored encrypted, and erasing it discards its key. The
+        store closes *keys*. From then on the database is opened with the same keys only.
+
+        Raises `ConfigurationError` for an invalid URL or other keys, `DatabaseVersionError` if the schema is newer or
+        of another program, and `StorageError` if the database cannot be opened.
         """
         given = parsed(url)
         try:
@@ -55,13 +63,17 @@ class PostgresStore(SqlStore):
         connect = partial(_connect, given, schema, patience, read_only)
         if not read_only:
             await asyncio.to_thread(_prepare, connect, schema, name)
-        return cls(PooledConnection(name, connect, sessions, patience, read_only))
+        sealer = await asyncio.to_thread(_sealer, connect, keys, name, read_only)
+        connect = partial(connect, sealer=sealer)
+        return cls(PooledConnection(name, connect, sessions, patience, read_only, sealer))
 
 
-def _connect(given: dict[str, Any], schema: str, patience: float, read_only: bool) -> WatchedConnection:
+def _connect(
+    given: dict[str, Any], schema: str, patience: float, read_only: bool, sealer: Sealer | None = None
+) -> WatchedConnection:
     connection = WatchedConnection.connect(conninfo(given, schema, patience, read_only=read_only), autocommit=True)
     connection.silence = patience + 1
-    adapt_texts(connection)
+    adapt_texts(connection, sealer)
     return connection
 
 
@@ -74,3 +86,28 @@ def _prepare(connect: partial[WatchedConnection], schema: str, name: str) -> Non
             migrate(connection, schema, name)
     except psycopg.Error as error:
         raise explain(error, name) from error
+
+
+def _sealer(connect: partial[WatchedConnection], keys: KeyStore | None, name: str, read_only: bool) -> Sealer | None:
+    """Return the sealer of *keys*. Raises `ConfigurationError` unless they are those of the database."""
+    made = None if keys is None else keys.identity()
+    try:
+        with connect() as connection:
+            if made is not None and not read_only:
+                connection.execute("UPDATE identity SET keys = coalesce(keys, %s)", (made,))
+            # A database that is only read may be older than the column.
+            database, known = connection.execute("SELECT id, to_jsonb(i) ->> 'keys' FROM identity AS i").fetchone()  # type: ignore[misc]
+    except psycopg.Error as error:
+        raise explain(error, name) from error
+    if known != made:
+        if known is None:
+            raise ConfigurationError(f"database {name} has no keys yet: open it once for writing")
+        raise ConfigurationError(
+            f"database {name} is encrypted with the keys of another key store: open it with its own, as `keys`, or as "
+            "CONCERTINO_KEYS for commands"
+        )
+    if keys is None:
+        return None
+    from .sealer import Sealer  # noqa: PLC0415 - its library is an extra
+
+    return Sealer(keys, database)

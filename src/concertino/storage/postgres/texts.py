@@ -1,15 +1,21 @@
-"""Texts in PostgreSQL, which stores no NUL."""
+"""Texts in PostgreSQL, which stores no NUL; and sealed texts."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from psycopg.abc import AdaptContext
 from psycopg.types.string import StrDumperUnknown, TextLoader
 
+if TYPE_CHECKING:
+    from .sealer import Sealer
+
 NUL = "\x00"
 ESCAPE = "\ufdd0"
-"""Not a character (Unicode's noncharacters). NUL becomes this and a 0, and it itself becomes this and a 1."""
+"""Not a character (Unicode's noncharacters). NUL becomes this and a 0, it itself this and a 1, and `SEALED` this and
+a 2."""
+SEALED = "\udfff"
+"""Half of a surrogate pair, which no stored text contains: the mark of a sealed text in this process."""
 
 
 class Wire(str):
@@ -19,8 +25,17 @@ class Wire(str):
 
 
 def plain_text(text: str) -> str:
-    """Return the text of the stored form."""
-    return text.replace(ESCAPE + "0", NUL).replace(ESCAPE + "1", ESCAPE) if ESCAPE in text else text
+    """Return the text of the stored form; a sealed one begins with `SEALED`."""
+    if ESCAPE not in text:
+        return text
+    return text.replace(ESCAPE + "2", SEALED).replace(ESCAPE + "0", NUL).replace(ESCAPE + "1", ESCAPE)
+
+
+def stored_text(text: str) -> str:
+    """Return the stored form of *text*."""
+    if text[:1] == SEALED:
+        return f"{ESCAPE}2{text[1:]}"
+    return text.replace(ESCAPE, ESCAPE + "1").replace(NUL, ESCAPE + "0")
 
 
 class TextDumper(StrDumperUnknown):
@@ -28,23 +43,27 @@ class TextDumper(StrDumperUnknown):
 
     def dump(self, obj: str) -> Any:
         """Return the stored form."""
-        if NUL in obj or ESCAPE in obj:
-            obj = obj.replace(ESCAPE, ESCAPE + "1").replace(NUL, ESCAPE + "0")
+        if NUL in obj or ESCAPE in obj or obj[:1] == SEALED:
+            obj = stored_text(obj)
         return super().dump(obj)
 
 
 class TextReader(TextLoader):
-    """Texts, also with NUL."""
+    """Texts, also with NUL, and sealed ones if there is a sealer."""
+
+    sealer: Sealer | None = None
 
     def load(self, data: Any) -> str:
         """Return the text of the stored form."""
-        return plain_text(str(super().load(data)))
+        text = plain_text(str(super().load(data)))
+        return text if self.sealer is None else self.sealer.open(text)
 
 
-def adapt_texts(connection: AdaptContext) -> None:
-    """Store texts with NUL on *connection*."""
+def adapt_texts(connection: AdaptContext, sealer: Sealer | None = None) -> None:
+    """Store texts with NUL on *connection*, and with *sealer* open sealed ones."""
     assert connection.adapters is not None
     connection.adapters.register_dumper(str, TextDumper)
     connection.adapters.register_dumper(Wire, StrDumperUnknown)
+    reader = TextReader if sealer is None else type("SealerReader", (TextReader,), {"sealer": sealer})
     for name in ("text", "varchar"):
-        connection.adapters.register_loader(name, TextReader)
+        connection.adapters.register_loader(name, reader)

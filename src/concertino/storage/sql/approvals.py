@@ -13,6 +13,7 @@ from ..types import Command, CommandKind, Entry
 from .approval_rules import remember_approval
 from .rows import answer_row, to_wait, wait_row
 from .schedule import expire, reschedule
+from .sealing import run_of, seal
 from .session import Row, Session
 from .statements import most, scoped
 
@@ -37,6 +38,8 @@ def open_waits(connection: Session, run: int, entry: Entry, now: float) -> None:
         if wait.run_id != entry.run_id:
             raise StorageError(f"wait {wait.key!r} belongs to run {wait.run_id!r}, not to {entry.run_id!r}")
         row = {**wait_row(wait, now), "run": run}
+        for name in ("arguments", "arguments_hash", "note", "task"):
+            row[name] = seal(connection, row[name], "content", wait.run_id)
         state = connection.execute(sql["operation_state"], row).fetchone()
         if state is None:
             raise StorageError(f"wait {wait.key!r} has no operation: add it to the entry in state 'waiting'")
@@ -126,7 +129,8 @@ def send(connection: Session, scope: AnyScope, run_id: str, kind: CommandKind, t
         _check_known(connection, scope, run_id)
         raise RunEndedError(f"run {run_id!r} has ended: it takes no more commands")
     ((run, root, number),) = found
-    connection.execute(sql["add_command"], (run, number, kind, storable(text), scope.by, now))
+    text = seal(connection, storable(text), "content", run_id)
+    connection.execute(sql["add_command"], (run, number, kind, text, scope.by, now))
     if kind == "stop":
         connection.execute(sql["stop_now"], {"root": root, "now": now})
 
@@ -158,7 +162,12 @@ def answer_operation(connection: Session, operation: Row, resolution: Resolution
     state = transition(operation["state"], _EVENTS[resolution.verdict])
     kind = operation["waits_for"] if operation["state"] == "waiting" else "result"
     bound = {"scope_key": operation["scope_key"], "key": key, "state": state}
-    connection.execute(sql["answer"], answer_row(key, kind, operation["run"], resolution, now))
+    row = answer_row(key, kind, operation["run"], resolution, now)
+    if connection.sealer is not None:
+        *known, content, arguments = row
+        name = run_of(connection, operation["run"])
+        row = (*known, *(each and connection.sealer.seal(each, "content", name) for each in (content, arguments)))
+    connection.execute(sql["answer"], row)
     connection.execute(sql["answer_operation"], bound)
     reschedule(connection, operation["root"], now)
 

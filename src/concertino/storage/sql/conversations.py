@@ -16,6 +16,8 @@ from .erasure import end_trees, forget_content, forget_conversations
 from .reader import branch_messages, text_of
 from .rows import hash_key, scope_key, scope_row
 from .schedule import check_operator
+from .sealing import discard_runs, seal
+from .search import relevance
 from .session import Row, Session
 from .statements import most, scoped
 from .turns import conversation_number, locked_conversation, queued_input, turn_number
@@ -218,8 +220,9 @@ def set_title(
     if found is not None and not replace:
         return str(found[0])
     connection.execute(sql["blank_title"], (conversation,))
+    body = seal(connection, storable(title), "conversation", conversation)
     connection.execute(
-        sql["add_conversation_text"], (conversation, None, "title", storable(title), _end(connection, keep_seconds))
+        sql["add_conversation_text"], (conversation, None, "title", body, _end(connection, keep_seconds))
     )
     return title
 
@@ -239,6 +242,7 @@ def rate_turn(
     connection.execute(sql["blank_texts_of_turn"], (number, "feedback"))
     if feedback is not None:
         body = encode_json({"rating": feedback.rating, "text": storable(feedback.text)})
+        body = seal(connection, body, "conversation", conversation)
         connection.execute(
             sql["add_conversation_text"], (conversation, number, "feedback", body, _end(connection, keep_seconds))
         )
@@ -255,12 +259,24 @@ def search_turns(connection: Session, scope: AnyScope, text: str, limit: int) ->
     if not words:
         return ()
     with connection.reading():
-        sql, bound = scoped(connection, "search_turns", scope)
-        bound |= {"wanted": " ".join(words), "limit": most(limit), "most": _MOST_SEARCHED}
-        rows = connection.execute(sql, bound).fetchall()
-        numbers = [row[0] for row in rows]
+        numbers = _found(connection, scope, " ".join(words), most(limit))
         found = _turns(connection, f"t.number IN ({', '.join(map(str, numbers))})") if numbers else {}
     return tuple(found[number] for number in numbers)
+
+
+def _found(connection: Session, scope: AnyScope, wanted: str, limit: int) -> list[int]:
+    """Return the numbers of the turns that have the words *wanted*, the best first."""
+    if connection.sealer is None:
+        sql, bound = scoped(connection, "search_turns", scope)
+        bound |= {"wanted": wanted, "limit": limit, "most": _MOST_SEARCHED}
+        return [row[0] for row in connection.execute(sql, bound).fetchall()]
+    sql, bound = scoped(connection, "words_of_turns", scope)
+    rows = connection.execute(sql, {**bound, "most": _MOST_SEARCHED}).fetchall()
+    texts = [(number, words.decode("utf-8", "surrogatepass")) for number, words in rows]
+    connection.sealer.fetch_for(text for _, text in texts)
+    scores = ((relevance(connection.sealer.open(text).encode(), wanted), number) for number, text in texts)
+    best = sorted(((score, number) for score, number in scores if score is not None), reverse=True)
+    return [number for _, number in best[:limit]]
 
 
 # -- erasure -----------------------------------------------------------------------------------------------------------
@@ -277,6 +293,7 @@ def delete_conversation(connection: Session, scope: Scope, conversation_id: str)
         runs = connection.execute(of_conversation, bound).fetchall()
         roots = {row["root"]: row["erase_after"] for row in runs if not row["ended"] and row["root"] == row["number"]}
         end_trees(connection, roots.items(), _DELETED)
+        discard_runs(connection, [row["number"] for row in runs])
         for row in runs:
             forget_content(connection, row["number"])
             connection.execute(sql["forget_run_of_conversation"], {"run": row["number"]})

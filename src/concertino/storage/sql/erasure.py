@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from ...errors import ConfigurationError, StorageError
 from ...scope import Operator, Scope, TenantScope
 from ...usage import Tokens, UsageRecord
+from ..codec import decode_json, encode_json
 from ..types import Erased, RunEnd
 from .budgets import charge_reserved
 from .journal import end_tree, erase_content
@@ -14,6 +15,7 @@ from .media import release_contents
 from .rows import account_keys, scope_key, scope_row, to_operation, usage_row
 from .schedule import check_operator
 from .schedules import forget_schedules
+from .sealing import discard, discard_expired, discard_runs, discard_user, seal
 from .secrets import forget_secrets
 from .session import Session
 from .statements import scoped
@@ -52,7 +54,7 @@ def sweep(connection: Session, scope: Operator) -> int:
                 _sweep_run(connection, run, erase_at, now)
     if connection.execute(sql["has_expired_text"], {"now": now}).fetchone() is not None:
         with connection.transaction():
-            connection.execute(sql["expire_conversation_texts"], {"now": now})
+            _expire_texts(connection, now)
     # Also if nothing was due: a reader may have blocked the last one.
     connection.checkpoint()
     return len(rows)
@@ -75,6 +77,10 @@ def erase(connection: Session, scope: Scope | TenantScope, *, force: bool) -> Er
         for row in rows:
             if not row["ended"]:
                 raise StorageError(f"run {row['run_id']!r} has not ended: stop it first, or erase with force")
+        owners = {Scope(row["tenant"], row["user_id"]) for row in rows}
+        for owner in connection.execute(*scoped(connection, "scopes_of_texts", scope)).fetchall():
+            discard_user(connection, Scope(*owner))
+        discard_runs(connection, [row["number"] for row in rows])
         for row in rows:
             _forget_run(connection, row["number"], row["tenant"])
         found = connection.execute(*scoped(connection, "conversations_to_forget", scope)).fetchall()
@@ -88,7 +94,6 @@ def erase(connection: Session, scope: Scope | TenantScope, *, force: bool) -> Er
         memories = connection.execute(*scoped(connection, "forget_memories", scope)).rowcount
         if memories:
             connection.rebuild_words()
-        owners = {Scope(row["tenant"], row["user_id"]) for row in rows}
         _forget_accounts(connection, {scope, *owners})
     connection.checkpoint()
     return Erased(runs=len(rows), memories=memories)
@@ -118,7 +123,7 @@ def end_trees(connection: Session, roots: Iterable[tuple[int, float | None]], wh
 
 
 def forget_content(connection: Session, run: int) -> None:
-    """Erase all content of a run that has ended; inside a transaction."""
+    """Erase all content of a run that has ended, after its keys; inside a transaction."""
     for name in _OF_A_RUN:
         connection.execute(connection.queries[name], {"run": run})
     release_contents(connection, run)
@@ -127,6 +132,7 @@ def forget_content(connection: Session, run: int) -> None:
 
 def forget_conversations(connection: Session, numbers: Sequence[int]) -> None:
     """Erase conversations apart from their runs; inside a transaction."""
+    discard(connection, "conversation", numbers)
     for number in numbers:
         for name in _OF_A_CONVERSATION:
             connection.execute(connection.queries[name], (number,))
@@ -160,6 +166,7 @@ def _forget_run(connection: Session, run: int, tenant: str) -> None:
 
 def _sweep_run(connection: Session, run: int, erase_at: float | None, now: float) -> None:
     sql, bound = connection.queries, {"run": run, "now": now}
+    discard_expired(connection, run, now)
     over = erase_at is not None and erase_at <= now
     if over:
         erase_content(connection, run)
@@ -168,3 +175,12 @@ def _sweep_run(connection: Session, run: int, erase_at: float | None, now: float
     if connection.execute(sql["expire_end"], bound).fetchall():
         connection.execute(sql["expire_task"], bound)
     connection.execute(sql["plan_sweep"], {"run": run, "erase_at": None if over else erase_at}).fetchall()
+
+
+def _expire_texts(connection: Session, now: float) -> None:
+    """Blank titles and feedback whose time is over. A rating stays, since it is not text."""
+    sql = connection.queries
+    for number, conversation, kind, body in connection.execute(sql["expired_texts"], {"now": now}).fetchall():
+        rating = decode_json(body, dict).get("rating") if kind == "feedback" and body else None
+        left = "" if rating is None else encode_json({"rating": rating, "text": ""})
+        connection.execute(sql["replace_text"], (seal(connection, left, "conversation", conversation), number))

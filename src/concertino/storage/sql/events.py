@@ -12,6 +12,7 @@ from ...scope import AnyScope
 from ..codec import decode_json, encode_json
 from ..types import Claim, EventBatch, EventPage, StoredEvents
 from .media import add_contents, contents_of_events
+from .sealing import Seal, run_of, seal
 from .session import Row, Session, Write
 from .statements import scoped
 
@@ -29,6 +30,8 @@ class AddingEvents(Write[None]):
         self.tree = batch.claim.root_id
         self.bodies = [_body(row.items) for row in batch.rows]
         self.replaced = [(encode_json(items) if items else "", number) for number, items in batch.replaced]
+        self.is_plain = not (batch.completed or batch.dropped or batch.replaced or batch.withheld or batch.ends)
+        """Whether the batch only adds rows, as most do."""
 
     def work(self, connection: Session) -> None:
         """Advance the log, if the claim allows it, and write the rows."""
@@ -37,36 +40,49 @@ class AddingEvents(Write[None]):
         if batch.first == 1:
             execute(sql["begin_log"], (claim.root_id,))
         advance, reach = scoped(connection, "advance_log", claim.scope)
-        fence = {"root_id": claim.root_id, "epoch": claim.epoch, "first": batch.first}
-        found = execute(advance, {**reach, **fence, "last": batch.last, "ends": batch.ends}).fetchone()
-        if found is None:
+        bound: dict[str, Any] = {"root_id": claim.root_id, "first": batch.first, "last": batch.last}
+        if not execute(advance, {**reach, **bound, "epoch": claim.epoch}).rowcount:
             raise _refusal(connection, batch)
-        root = found[0]
+        if not self.is_plain:
+            root: int = execute(sql["root_of_log"], (claim.root_id,)).fetchone()[0]
+            self._close_sources(connection, root)
+        bodies = self.bodies if connection.sealer is None else sealed_events(self, connection.sealer.seal)
+        for row, body in zip(batch.rows, bodies, strict=True):
+            bound |= {"run_id": row.run_id, "entry": row.entry, "source": row.source, "body": body}
+            added = execute(sql["add_event_row"], bound).lastrowid
+            if row.contents:
+                ((run,),) = execute(sql["run_of_events"], (added,)).fetchall()
+                add_contents(connection, run, row.contents)
+        if not self.is_plain:
+            self._withhold(connection, root)
+
+    def _close_sources(self, connection: Session, root: int) -> None:
+        sql, batch, execute = connection.queries, self.batch, connection.execute
         for source in batch.completed:
             execute(sql["complete_source"], (root, source))
         for source in batch.dropped:
             execute(sql["drop_source"], (root, -source))
-        for replaced in self.replaced:
-            execute(sql["replace_events"], (*replaced, root))
-        bound: dict[str, Any] = {"root": root, "first": batch.first, "last": batch.last}
-        for row, body in zip(batch.rows, self.bodies, strict=True):
-            bound |= {"run_id": row.run_id, "entry": row.entry, "source": row.source, "body": body}
-            number = execute(sql["add_event_row"], bound).lastrowid
-            if row.contents:
-                ((run,),) = execute(sql["run_of_events"], (number,)).fetchall()
-                add_contents(connection, run, row.contents)
-        for run_id, call_id in batch.withheld:
-            for number, body in execute(sql["events_of_call"], (root, run_id, call_id)).fetchall():
+        for left_over, number in self.replaced:
+            _replace(connection, number, root, left_over)
+        if batch.ends:
+            execute(sql["end_log"], (root,))
+
+    def _withhold(self, connection: Session, root: int) -> None:
+        """Remove the results that are not kept, also from the rows of this batch."""
+        sql, execute = connection.queries, connection.execute
+        for run_id, call_id in self.batch.withheld:
+            for changed, body in execute(sql["events_of_call"], (root, run_id, call_id)).fetchall():
                 left = _without_result(decode_json(body, list), call_id)
-                execute(sql["replace_events"], (encode_json(left) if left else "", number, root))
+                _replace(connection, changed, root, encode_json(left) if left else "")
 
 
 def end_events(connection: Session, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
     """Close the log of a root that has ended, with one row, unless it is closed."""
     _log(connection, scope, root_id)
-    for root, last in connection.execute(connection.queries["close_log"], {"run_id": root_id}).fetchall():
-        bound = {"root": root, "run_id": root_id, "entry": 0, "source": None, "first": last, "last": last}
-        connection.execute(connection.queries["add_event_row"], {**bound, "body": encode_json(items)})
+    for (last,) in connection.execute(connection.queries["close_log"], {"run_id": root_id}).fetchall():
+        bound = {"root_id": root_id, "run_id": root_id, "entry": 0, "source": None, "first": last, "last": last}
+        body = seal(connection, encode_json(items), "content", root_id)
+        connection.execute(connection.queries["add_event_row"], {**bound, "body": body})
 
 
 def open_events(connection: Session, claim: Claim) -> tuple[int, tuple[StoredEvents, ...]]:
@@ -109,6 +125,21 @@ def event_positions(connection: Session, scope: AnyScope, root_ids: Sequence[str
     return [(root_id, last or 0, bool(closed), bool(ended)) for root_id, last, closed, ended in rows]
 
 
+def sealed_events(write: AddingEvents, seal: Seal) -> list[str]:
+    """Return the bodies of the rows of *write*, sealed."""
+    root = write.batch.claim.root_id
+    # A sub-agent that could not start has no row in `runs`: events before the first entry are erased with the root's.
+    names = [row.run_id if row.entry else root for row in write.batch.rows]
+    return [seal(body, "content", name) for body, name in zip(write.bodies, names, strict=True)]
+
+
+def _replace(connection: Session, number: int, root: int, body: str) -> None:
+    if body and connection.sealer is not None:
+        (run,) = connection.execute(connection.queries["run_of_events"], (number,)).fetchone()
+        body = connection.sealer.seal(body, "content", run_of(connection, run))
+    connection.execute(connection.queries["replace_events"], (body, number, root))
+
+
 def _body(items: Sequence[Any]) -> str:
     """Return the items of a row, which are JSON values, as JSON text in valid Unicode."""
     try:
@@ -144,6 +175,7 @@ def _rows(rows: Iterable[Row]) -> tuple[StoredEvents, ...]:
                 number=row["number"], run_id=row["run_id"], first=row["first"], items=decode_json(row["body"], list)
             )
             for row in rows
+            if row["body"]
         ]
     )
 

@@ -22,6 +22,7 @@ from .claims import check_claim, claimed_position, stale
 from .media import add_contents, release_contents
 from .rows import EntryRows, PutOperation, claim_accounts, entry_rows, scope_key, start_row, storable_row
 from .schedule import reschedule
+from .sealing import discard_content, discard_expired, run_of, sealed_end, sealed_rows
 from .session import Session, Write
 from .statements import limited
 from .turns import open_turn
@@ -55,7 +56,10 @@ class Beginning(Write[bool]):
         root = _claimed_root(connection, start, claim)
         if root is None and start.parent_id is not None:
             start_call(connection, start)
-        found = connection.execute(sql["begin_run"], {**self.row, "root": root}).fetchall()
+        row = {**self.row, "root": root}
+        if connection.sealer is not None:
+            row["task"] = connection.sealer.seal(row["task"], "task", start.run_id)
+        found = connection.execute(sql["begin_run"], row).fetchall()
         if not found:
             problem = f"run {start.run_id!r} exists: resume it, or use another id"
             raise RunExistsError(problem, start.run_id)
@@ -123,6 +127,7 @@ def _write(
 ) -> None:
     """Write the parts of *entry* inside the transaction of *write*."""
     sql, execute = connection.queries, connection.execute
+    rows = rows if connection.sealer is None else sealed_rows(rows, entry, connection.sealer)
     for settlement in entry.settle:
         settle(connection, entry.claim, settlement)
     if entry.reserve is not None:
@@ -226,6 +231,7 @@ def end_tree(connection: Session, run: int, root: int, end: RunEnd, now: float) 
         planned = {"run": ended, "erase_at": erase_at}
         ((due,),) = connection.execute(sql["plan_sweep"], planned).fetchall()
         if due is not None and due <= now:  # results that refuse to be stored
+            discard_expired(connection, ended, now)
             connection.execute(sql["expire_messages"], {"run": ended, "now": now})
             release_contents(connection, ended, shared=True)
             connection.execute(sql["plan_sweep"], planned).fetchall()
@@ -235,6 +241,7 @@ def end_tree(connection: Session, run: int, root: int, end: RunEnd, now: float) 
 
 def erase_content(connection: Session, run: int) -> None:
     """Erase what the data policy does not keep after a run's end."""
+    discard_content(connection, run)
     for name in _CONTENT:
         connection.execute(connection.queries[name], {"run": run})
     release_contents(connection, run)
@@ -242,6 +249,8 @@ def erase_content(connection: Session, run: int) -> None:
 
 def _end_one(connection: Session, run: int, end: RunEnd, now: float) -> None:
     row = storable_row((end.answer, end.error, end.ended, end.keep_seconds))
+    if connection.sealer is not None:
+        row = sealed_end(row, run_of(connection, run), connection.sealer)
     number = connection.execute(connection.queries["add_end"], row).lastrowid
     bound = {"run": run, "status": end.status, "ending": number, "now": now, "erase_after": end.erase_after}
     connection.execute(connection.queries["end_head"], bound)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from ..codec import outcome_digests
+from .sealing import discard
 from .session import Session
 
 
@@ -13,7 +14,12 @@ def add_contents(connection: Session, run: int, contents: Mapping[str, str]) -> 
     """Store *contents*, by digest, for *run*; inside a transaction."""
     sql = connection.queries
     for digest, body in contents.items():
-        connection.execute(sql["add_content"], {"run": run, "digest": digest, "body": body})
+        bound: dict[str, object] = {"run": run, "digest": digest, "body": body}
+        if connection.sealer is not None:  # its key is named by its number
+            bound["body"] = ""
+        for (number,) in connection.execute(sql["add_content"], bound).fetchall():
+            if connection.sealer is not None:
+                connection.execute(sql["set_content"], (connection.sealer.seal(body, "file", number), number))
         connection.execute(sql["link_content"], {"run": run, "digest": digest})
 
 
@@ -47,4 +53,5 @@ def release_contents(
     sql, wanted = connection.queries, None if digests is None else json.dumps(digests)
     bound = {"run": run, "shared": shared, "digests": wanted}
     for (media,) in connection.execute(sql["unlink_contents"], bound).fetchall():
-        connection.execute(sql["erase_content_of"], {"media": media})
+        if connection.execute(sql["erase_content_of"], {"media": media}).rowcount:
+            discard(connection, "file", [media])

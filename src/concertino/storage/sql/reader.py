@@ -79,7 +79,7 @@ def messages(connection: Session, scope: AnyScope, run_id: str) -> tuple[StoredM
         sql, bound = scoped(connection, "run_number", scope)
         found = connection.execute(sql, {**bound, "run_id": run_id}).fetchone()
         contents = contents_of(connection, found[0]) if found else {}
-    return tuple(to_message(row, contents) for row in rows)
+    return tuple(to_message(row, contents) for row in rows if row[0])
 
 
 def usage(connection: Session, scope: AnyScope, root_id: str) -> tuple[UsageRecord, ...]:
@@ -166,7 +166,7 @@ def load(connection: Session, scope: AnyScope, run_id: str) -> StoredJournal | N
         rows = connection.execute(sql["entries"], key).fetchall()
         contents = contents_of(connection, found[0])
         messages = connection.execute(sql["messages_of_entries"], key).fetchall()
-        sent = _by_entry(run_id, messages, lambda row: _message(row, contents))
+        sent = _by_entry(run_id, (row for row in messages if row["body"]), lambda row: _message(row, contents))
         used = _by_entry(run_id, connection.execute(sql["usage_of_entries"], key).fetchall(), _usage)
         entries = tuple(_entry(run_id, row, sent, used) for row in rows)
         names = dict.fromkeys(name for entry in entries for name in _texts(entry.body))
@@ -191,7 +191,7 @@ def branch_messages(connection: Session, run_id: str, after: str = "") -> tuple[
     rows = connection.execute(sql["history"], bound).fetchall()
     met = bool(after) and connection.execute(sql["is_after"], bound).fetchone() is not None
     contents = {row[0]: row[1] for row in connection.execute(sql["contents_of_branch"], bound).fetchall()}
-    return decode_messages([row[0] for row in rows], contents), all(row[1] is None for row in rows), met
+    return decode_messages([row[0] for row in rows if row[0]], contents), all(row[1] is None for row in rows), met
 
 
 def _entry(
@@ -205,7 +205,7 @@ def _entry(
         )
     try:
         body = decode_json(row["body"], dict)
-        content = None if row["content"] is None else decode_json(row["content"], dict)
+        content = decode_json(row["content"], dict) if row["content"] else None
     except StorageError as error:
         raise _corrupt(run_id, seq, error) from error
     return StoredEntry(
@@ -216,7 +216,7 @@ def _entry(
         at=row["at"],
         body=body,
         content=content,
-        erased=bool(row["erased"]),
+        erased=bool(row["erased"]) or row["content"] == "",
         messages=tuple(sent.get(seq, ())),
         usage=tuple(used.get(seq, ())),
     )
@@ -253,4 +253,4 @@ def _texts(body: dict[str, Any]) -> list[str]:
 def text_of(connection: Session, name: str, owner: bytes) -> str | None:
     """Return the body of a shared text of a scope; None if it was erased."""
     row = connection.execute(connection.queries["text"], (name, owner)).fetchone()
-    return None if row is None else str(row[0])
+    return None if row is None or row[0] == "" else str(row[0])

@@ -9,6 +9,7 @@ from ..codec import decode_json, encode_json
 from ..schedule_types import Schedule
 from .rows import scope_row
 from .schedule import check_operator, named_agents
+from .sealing import seal
 from .session import Row, Session
 from .statements import most, scoped
 
@@ -18,7 +19,10 @@ _SETTINGS = ("input", "conversation_id", "cron", "at", "zone", "missed", "most")
 def add_schedule(connection: Session, scope: Scope, schedule: Schedule) -> bool:
     """Store a schedule of *scope*. Return False, and change nothing, if it has one of that id."""
     body = encode_json({name: getattr(schedule, name) for name in _SETTINGS})
-    bound = {**scope_row(scope), "id": schedule.id, "agent": schedule.agent, "body": body, "now": connection.now()}
+    bound = {**scope_row(scope), "id": schedule.id, "agent": schedule.agent, "now": connection.now()}
+    if connection.sealer is not None:
+        connection.sealer.prepare([("user", scope.key)])
+    bound["body"] = seal(connection, body, "user", scope.key)
     if connection.execute(*_of_id(connection, "schedule", scope, schedule.id)).fetchone() is not None:
         return False
     number = connection.execute(connection.queries["add_schedule"], bound).lastrowid

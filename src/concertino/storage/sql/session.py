@@ -6,7 +6,7 @@ The rules of the store are written once, for all databases. Each session has the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
@@ -50,6 +50,34 @@ class Cursor(Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
+class Sealer(Protocol):
+    """Seals content with keys, each named by its kind and a name; `sealing` has the rules."""
+
+    def seal(self, text: str, kind: str, name: object) -> str:
+        """Return *text* as it is to be stored. The session opens what it reads."""
+        ...
+
+    def open(self, text: str) -> str:
+        """Return the text that was sealed as *text*, or *text* if it is not sealed; "" if its key was discarded."""
+        ...
+
+    def fetch_for(self, texts: Iterable[str]) -> None:
+        """Get the keys of sealed *texts* at once."""
+        ...
+
+    def tag(self, text: str, kind: str, name: object) -> str:
+        """Return a keyed hash of *text*."""
+        ...
+
+    def prepare(self, names: Sequence[tuple[str, object]]) -> None:
+        """Get the keys of *names* at once."""
+        ...
+
+    def retire(self, names: Iterable[tuple[str, object]]) -> Sequence[str]:
+        """Seal nothing more with the keys of *names*. Return the ids of all that they have had."""
+        ...
+
+
 class Session(Protocol):
     """A connection to a database, which one thread uses at a time."""
 
@@ -61,6 +89,11 @@ class Session(Protocol):
     @property
     def read_only(self) -> bool:
         """Return True if nothing can be written."""
+        ...
+
+    @property
+    def sealer(self) -> Sealer | None:
+        """Return the sealer that seals content; None where erased content is overwritten."""
         ...
 
     def execute(self, sql: str, parameters: Any = (), /) -> Cursor:
@@ -100,7 +133,7 @@ class Session(Protocol):
         ...
 
     def checkpoint(self) -> None:
-        """Erase what the database's log still has of erased content, as far as it can be done now."""
+        """Erase what logs and archives still have of erased content, as far as it can be done now."""
         ...
 
 

@@ -25,6 +25,7 @@ from ..types import RunStart, TurnStart
 from .approvals import send
 from .rows import hash_key
 from .schedule import check_operator, named_agents
+from .sealing import seal
 from .session import Row, Session
 from .statements import most, scoped
 
@@ -133,7 +134,8 @@ def queue_turn(connection: Session, scope: Scope, conversation_id: str, turn: Qu
         "now": connection.now(),
     }
     number = connection.execute(sql["add_turn"], bound).lastrowid
-    connection.execute(sql["add_conversation_text"], (conversation, number, "input", encode_json(turn.input), None))
+    body = seal(connection, encode_json(turn.input), "conversation", conversation)
+    connection.execute(sql["add_conversation_text"], (conversation, number, "input", body, None))
     return True
 
 
@@ -220,10 +222,12 @@ def _index(connection: Session, number: int, conversation: int, run: int) -> Non
     """Index the words of a closed turn, and remember the tools that it has used. Raises if its messages are damaged."""
     sql = connection.queries
     rows = connection.execute(sql["words_of_turn"], (run,)).fetchall()
-    messages = [decode_message(row[1].decode(), WithoutContents()) for row in rows]
+    bodies = [row[1] if isinstance(row[1], str) else row[1].decode() for row in rows]
+    messages = [decode_message(body, WithoutContents()) for body in bodies if body]
     texts = [message.text for message in messages if message.role in ("user", "assistant")]
     if words := index_terms("\n".join(texts)[:_LONGEST_INDEXED]):
-        connection.execute(sql["add_turn_words"], (number, f" {' '.join(words)} ".encode()))
+        sealed = seal(connection, f" {' '.join(words)} ", "conversation", conversation)
+        connection.execute(sql["add_turn_words"], (number, sealed.encode("utf-8", "surrogatepass")))
     if used := [message.name for message in messages if message.role == "tool"]:
         connection.lock("lock_conversation", {"conversation": conversation})
         head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()

@@ -43,6 +43,7 @@ class SqliteSession(sqlite3.Connection):
     """A connection to SQLite as the store's rules use it. There is one writer at a time, so they need no locks."""
 
     queries: ClassVar = queries()
+    sealer = None
     now = staticmethod(time.time)
     is_dead = staticmethod(is_dead)
 
@@ -104,14 +105,14 @@ def _commit_together(connection: SqliteSession, writes: Sequence[Write[Any]], pa
     Savepoints cost as much as a small write, so they come only after one has failed. If the transaction is lost as a
     whole, each write is repeated in one of its own.
     """
-    for work in (_do, _do_in_savepoint):
+    for work in (_do_all, _do_in_savepoints):
         try:
             connection.transaction()
         except sqlite3.Error as error:
             return [(None, _explained(error, path)) for _ in writes]
         try:
             with connection:
-                outcomes = [work(connection, write, path) for write in writes]
+                outcomes = work(connection, writes, path)
         except _FailedError:
             continue
         except (sqlite3.Error, _RolledBackError):
@@ -131,11 +132,15 @@ def _commit(connection: SqliteSession, write: Write[T]) -> T:
     return result
 
 
-def _do(connection: SqliteSession, write: Write[Any], path: Path) -> Outcome:
-    outcome = _outcome(path, write.work, connection)
-    if outcome[1] is not None:
-        raise _FailedError
-    return outcome
+def _do_all(connection: SqliteSession, writes: Sequence[Write[Any]], _path: Path) -> list[Outcome]:
+    try:
+        return [(write.work(connection), None) for write in writes]
+    except BaseException as error:
+        raise _FailedError from error
+
+
+def _do_in_savepoints(connection: SqliteSession, writes: Sequence[Write[Any]], path: Path) -> list[Outcome]:
+    return [_do_in_savepoint(connection, write, path) for write in writes]
 
 
 def _do_in_savepoint(connection: SqliteSession, write: Write[Any], path: Path) -> Outcome:

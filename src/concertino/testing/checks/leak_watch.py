@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import os
+import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,17 +22,21 @@ class LeakWatch:
     def __init__(self) -> None:
         self.events: list[str] = []
         """The events that observers have seen."""
-        self._log, self._printed = _Log(), io.StringIO()
+        self._log, self._printed, self._written = _Log(), io.StringIO(), b""
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
-        """Collect what is logged and printed."""
+        """Collect what is logged and printed, also by other means than `sys.stdout`."""
         root, level = logging.getLogger(), logging.getLogger().level
         root.addHandler(self._log)
         root.setLevel(logging.DEBUG)
+        printed, redirect = self._printed, (contextlib.redirect_stdout, contextlib.redirect_stderr)
         try:
-            with contextlib.redirect_stdout(self._printed), contextlib.redirect_stderr(self._printed):
-                yield
+            with tempfile.TemporaryFile() as written, _descriptors(written.fileno()):
+                with redirect[0](printed), redirect[1](printed):
+                    yield
+                written.seek(0)
+                self._written = written.read()
         finally:
             root.removeHandler(self._log)
             root.setLevel(level)
@@ -40,13 +47,27 @@ class LeakWatch:
             "the store": b"".join(path.read_bytes() for path in sorted(folder.iterdir())),
             "an event": "\n".join(self.events).encode(errors="replace"),
             "the log": self._log.text.encode(errors="replace"),
-            "the output": self._printed.getvalue().encode(errors="replace"),
+            "the output": self._printed.getvalue().encode(errors="replace") + self._written,
         }
         sinks = {sink: content.lower() for sink, content in sinks.items()}
         for mark, what in _excluded(policy, tools, user):
             for sink, content in sinks.items():
                 if mark.lower().encode() in content:
                     yield f"{sink} has {what}, which the data policy excludes"
+
+
+@contextlib.contextmanager
+def _descriptors(target: int) -> Iterator[None]:
+    """Let the standard output and the standard error of the process, and of those it starts, go to *target*."""
+    with contextlib.ExitStack() as stack:
+        for number in (1, 2):
+            with contextlib.suppress(OSError, AttributeError, ValueError):  # the process has none
+                (sys.stdout if number == 1 else sys.stderr).flush()
+                kept = os.dup(number)
+                stack.callback(os.close, kept)
+                stack.callback(os.dup2, kept, number)
+                os.dup2(target, number)
+        yield
 
 
 class _Log(logging.Handler):

@@ -11,6 +11,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, MutableMapping
+from contextvars import ContextVar
 from typing import Any
 
 from ...orchestrator.agent import HOOKS, AgentConfig
@@ -95,6 +96,8 @@ class Origin:
 
     def _keep(self, value: Any, home: str) -> None:
         """Keep the content of *value* if it is plain data, or an object of a class that the module *home* defines."""
+        if isinstance(value, ContextVar):
+            value = value.get(None)
         if id(value) in self._seen or not _is_data(value, home):
             return
         self._seen.add(id(value))

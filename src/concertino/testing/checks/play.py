@@ -24,6 +24,7 @@ from ...orchestrator.agent import AgentConfig
 from ...orchestrator.chat import Chat
 from ...orchestrator.model_call.retry import Retry
 from ...orchestrator.resources import Limits, LimitsFunction, Resources
+from ...orchestrator.validation import keep_registry
 from ...providers.base import Model
 from ...records import record
 from ...runtime import LiveRun, Runtime
@@ -32,6 +33,7 @@ from ...storage import MemoryStore, SqliteStore
 from ...storage.types import Claim
 from ...tools.registry import ToolRegistry
 from ..faults import FaultyStore, Points
+from .alternation import Side, Turns
 from .leak_watch import LeakWatch, marked_result
 from .model_answers import RUN_ID, Answers, CheckedModel
 from .origin import Origin
@@ -44,6 +46,8 @@ T = TypeVar("T")
 _ROUNDS = 20
 """Suspensions of one run."""
 _STOP_SECONDS = 1.0
+_SHORT = 50
+"""Turns of the event loop after which work that a run leaves behind counts as lasting."""
 _numbers = count(1)
 
 
@@ -58,7 +62,9 @@ class Subject:
     resources: Resources
     hook_seconds: float
     background: set[str] = field(default_factory=set)
-    """The names of coroutines that runs leave behind when they end by themselves."""
+    """The names of coroutines that runs leave behind when they end by themselves: they may serve all runs."""
+    of_each_run: set[str] = field(default_factory=set)
+    """Those of which each run of an agent leaves another one."""
 
     @property
     def tools(self) -> dict[str, ToolSpec]:
@@ -78,6 +84,7 @@ class Play:
         config: AgentConfig[Any] | None = None,
         twice: bool = False,
         policy: bool = False,
+        turns: tuple[Turns, Side] | None = None,
     ) -> None:
         self.trace = Trace()
         self._message = f"{subject.message} (words-{user})"
@@ -88,6 +95,7 @@ class Play:
         self._subject = subject
         self._case = case
         self._config = config
+        self._turns = turns
         self._leaks = LeakWatch() if policy else None
         self._user = user
         self._scope = Scope("check", f"{user}-{next(_numbers):06d}")
@@ -96,6 +104,8 @@ class Play:
         self._live: asyncio.Future[LiveRun] = asyncio.get_running_loop().create_future()
         self._started = False
         self.was_stopped = False
+        self.left: set[str] = set()
+        """The names of coroutines that the run has left behind."""
         self._moves_at_stop = 0
         self.run_id = named_run_id(self._scope.key, RUN_ID)
         self._people = People(self, case.replies, self._scope.tenant or "")
@@ -127,15 +137,23 @@ class Play:
         finally:
             random.setstate(before)
             log.disabled = quiet
-        for task in asyncio.all_tasks() - earlier:
-            name = getattr(task.get_coro(), "__qualname__", task.get_name())
-            if not self._case.controls:
-                self._subject.background.add(name)
-            elif self.was_stopped and name not in self._subject.background:
-                self.trace.report("stop", f"{name} continues after the run was stopped")
-            if self._config is None:
-                task.cancel()
+        await self._judge_background(asyncio.all_tasks() - earlier)
         return self.trace
+
+    async def _judge_background(self, tasks: set[asyncio.Task[Any]]) -> None:
+        """Report the *tasks* that a stopped run leaves behind, and end them."""
+        background, by_name = self._subject.background, {_name(task): task for task in tasks}
+        alone = self._config is None  # else some of them are those of the other play
+        if alone and not self._case.controls:
+            background.update(by_name)
+        for _ in range(_SHORT if tasks else 0):
+            await asyncio.sleep(0)
+        self.left = {name for name, task in by_name.items() if not task.done()}
+        if self.was_stopped:
+            for name in (by_name.keys() - background) | (self.left & self._subject.of_each_run):
+                self.trace.report("stop", f"{name} continues after the run was stopped")
+        for task in tasks if alone else ():
+            task.cancel()
 
     async def _in_file(self, folder: Path) -> None:
         """Play the case with a file, and report what the data policy excludes and is found outside the run."""
@@ -176,11 +194,10 @@ class Play:
         self.hooks = WatchedHooks(config, self)
         registry = subject.registry.copy()
         marked = functools.partial(marked_result, self._user) if self._leaks is not None else None
-        registry.by_name = {tool.name: watched_tool(tool, self, marked) for tool in registry}
+        registry.by_name = {tool.name: watched_tool(tool, marked) for tool in registry}
         config.tools = tuple(config.tools)
-        self._attach = functools.partial(
-            vars(config).update, _concertino_hooks=self.hooks, _concertino_registry=(config.tools, registry)
-        )
+        vars(config)["_concertino_hooks"] = self.hooks
+        keep_registry(config, registry)
         model = CheckedModel(self._answers.answer)
         resources = dataclasses.replace(
             subject.resources,
@@ -210,7 +227,6 @@ class Play:
                 self.trace.unknown |= not self.trace.status
                 return True
             for number in range(_ROUNDS):
-                self._attach()  # another play with the same agent may have taken place meanwhile
                 self._live = asyncio.get_running_loop().create_future()
                 starts = not resumed and not number
                 chat = Chat(self._message, scope=self._scope, conversation_id="c1")
@@ -301,6 +317,11 @@ class Play:
         control = self._pass(name)
         if control is not None:
             await self._apply(control)
+        elif self.held.is_set():  # the calls of a turn keep their order
+            await self.released.wait()
+        if self._turns is not None and self._started:
+            turns, side = self._turns
+            await turns.take(side)
         if not name.startswith("hook"):
             await asyncio.sleep(0)  # models and tools wait for something; a hook may not
 
@@ -377,6 +398,10 @@ _HAPPENS = {
     "steer": "the user adds a message",
     "hold": "",
 }
+
+
+def _name(task: asyncio.Task[Any]) -> str:
+    return getattr(task.get_coro(), "__qualname__", task.get_name())
 
 
 def _limits(inner: LimitsFunction, hook_seconds: float) -> LimitsFunction:

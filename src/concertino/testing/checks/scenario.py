@@ -63,7 +63,8 @@ class Move:
         if self.tool not in tools:
             return call("no_such_tool", text=f"args-{word}")
         text, choice = arguments_mark(word, self.tool), number if self.kind == "call" else 0
-        return call(self.tool, **value_of(tools[self.tool].parameters, text, choice))
+        made = call(self.tool, **value_of(tools[self.tool].parameters, text, choice))
+        return [made, made] if self.kind == "twice" else made
 
 
 def arguments_mark(word: str, tool: str) -> str:
@@ -90,12 +91,13 @@ _LABELS = {
     "unknown": "calls a tool that does not exist",
     "call": "calls",
     "repeat": "repeats its call of",
+    "twice": "makes the same call twice at once of",
     "wrong": "gives wrong arguments to",
     "broken": "writes broken JSON as arguments of",
     "all": "calls all tools at once",
     "given": "gives your answer",
 }
-_CALLING = ("unknown", "call", "repeat", "wrong", "broken", "all", "given")
+_CALLING = ("unknown", "call", "repeat", "twice", "wrong", "broken", "all", "given")
 
 What = Literal["crash", "stop", "steer", "hold"]
 WAITS = " waits"

@@ -8,6 +8,7 @@ import functools
 import inspect
 import itertools
 import json
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
@@ -29,6 +30,7 @@ from .scenario import Trace
 
 INSIDE: ContextVar[str] = ContextVar("inside", default="")
 """The hook or tool that works in this context: its questions to a model are not turns of the run."""
+_WATCH: ContextVar[HookWatch] = ContextVar("watch")
 _PURE = (
     "build_system_prompt",
     "review_input",
@@ -62,24 +64,30 @@ class Watched(Protocol):
 
 
 class WatchedHooks(Hooks):
-    """The hooks of an agent, each of which is observed."""
+    """The hooks of an agent, each of which is observed by the play that is open in its context."""
 
     def __init__(self, config: AgentConfig[Any], play: Watched) -> None:
         super().__init__(config)
         self.watch = HookWatch(play)
+        _WATCH.set(self.watch)
         for name in DECISIONS:
             hook: Hook[Any] = getattr(self, name)
             if hook.own:
-                hook.default = functools.partial(self.watch.call, name, hook, hook.default)
+                hook.default = functools.partial(_watched, name, hook, hook.default)
                 if isinstance(hook, ComposedHook):
                     hook._composed = hook.default
+
+
+def _watched(*call: Any) -> Awaitable[Any]:
+    """Call a hook for the play of this context: two of them may share an agent."""
+    return _WATCH.get().call(*call)
 
 
 class HookWatch:
     """Calls hooks, and reports the contracts that they break."""
 
     def __init__(self, play: Watched) -> None:
-        self._play = play
+        self.play = play
         self._asked: dict[tuple[str, str], str] = {}
         """The calls that needed a person, and what the person said."""
         self.state = ""
@@ -89,12 +97,13 @@ class HookWatch:
 
     async def call(self, name: str, hook: Hook[Any], function: Callable[..., Any], *args: Any) -> Any:
         """Call the hook *name* and return its value."""
-        play = self._play
+        play = self.play
         stopped_before = play.stopped
         if name != "get_data_policy":
             await play.point(f"hook {name}")
         run = args[0] if args else None
-        given = _content(args), _run_state(run)
+        parts = _read_only(args)
+        given = repr(parts), _run_state(run)
         newest = _newest_results(args[1]) if name == "build_request" else ()
         watch = BlockingWatch(functools.partial(play.waits, name))
         earlier = copy.deepcopy(run.agent_state) if play.twice and run is not None else None
@@ -112,7 +121,7 @@ class HookWatch:
         except HookError as error:
             self._report("hook", str(error))
             return value  # the engine refuses it as well
-        if (_content(args), _run_state(run)) != given:
+        if (repr(parts), _run_state(run)) != given:
             self._report("input", f"{name} changes its arguments or run.state")
         if play.twice and name in _PURE:
             self._repeat(name, function, args, value, earlier)
@@ -122,8 +131,8 @@ class HookWatch:
         return value
 
     def _report(self, kind: str, problem: str) -> None:
-        if not self._play.gone:
-            self._play.trace.report(kind, problem)
+        if not self.play.gone:
+            self.play.trace.report(kind, problem)
 
     def _judge_failure(self, name: str, error: Exception, *, stopped: bool) -> None:
         if stopped and _follows(error, asyncio.CancelledError):
@@ -157,7 +166,7 @@ class HookWatch:
 
     def _judge(self, name: str, run: Any, args: tuple[Any, ...], value: Any) -> None:
         if isinstance(value, Fail):
-            self._play.trace.error = value.error
+            self.play.trace.error = value.error
         if isinstance(run, RunContext) and name != "initialize_agent_state":
             self._check_state(run.agent_state)
         elif name == "initialize_agent_state":
@@ -185,9 +194,9 @@ class HookWatch:
         self.state = text
 
     def _check_results(self, newest: Sequence[ToolMessage], sent: ModelRequest) -> None:
-        """Report a request without the *newest* results. Their text may be anywhere in it."""
-        answered = {each.call_id for each in sent.messages if isinstance(each, ToolMessage)}
-        missing = [each for each in newest if each.call_id not in answered]
+        """Report a request without the *newest* results. Their text may be anywhere in it, also in part."""
+        answered = {each.call_id: each for each in sent.messages if isinstance(each, ToolMessage)}
+        missing = [each for each in newest if not _is_part(answered.get(each.call_id), each)]
         shown = f"{sent.system} {sent.messages}" if missing else ""
         for each in missing:
             if repr(each.content)[1:-1] not in shown:
@@ -216,12 +225,12 @@ class HookWatch:
         self._asked[(tool, json.dumps(json.loads(arguments), sort_keys=True, default=str))] = verdict
 
 
-def watched_tool(tool: Tool, play: Watched, marked: Callable[[str, str], str] | None = None) -> Tool:
+def watched_tool(tool: Tool, marked: Callable[[str, str], str] | None = None) -> Tool:
     """Return a copy of *tool* with a point before and after each call; *marked* marks its text results."""
     twin, execute = copy.copy(tool), tool.execute
 
     async def awaited(value: Awaitable[Any]) -> Any:
-        token = INSIDE.set("tool")
+        token, play = INSIDE.set("tool"), _WATCH.get().play
         try:
             await play.point(f"tool {tool.name} starts")
             result = await value
@@ -242,6 +251,7 @@ def watched_tool(tool: Tool, play: Watched, marked: Callable[[str, str], str] | 
 
 # -- values ------------------------------------------------------------------------------------------------------------
 
+_WORDS = re.compile(r"\w+")
 _LATER = object()
 """A decision that is not available at once."""
 
@@ -259,10 +269,10 @@ def _at_once(function: Callable[..., Any], run: Any, state: Any, args: tuple[Any
     """Call a hook in the state before, and return its value; `_LATER` if it waits for something or fails."""
     if inspect.iscoroutinefunction(function) and set(function.__code__.co_names) & {"ask", "call", "emit", "notify"}:
         return _LATER
-    after = None if run is None else run.agent_state
     try:
         if run is not None:
-            run.agent_state = copy.deepcopy(state)
+            args = (copy.copy(run), *args[1:])  # a decision must not depend on the object either
+            args[0].agent_state = copy.deepcopy(state)
         value = function(*args)
         if not inspect.iscoroutine(value):
             return value
@@ -273,15 +283,21 @@ def _at_once(function: Callable[..., Any], run: Any, state: Any, args: tuple[Any
         value.close()
     except Exception:  # noqa: BLE001 - the first call has shown how it fails
         return _LATER
-    finally:
-        if run is not None:
-            run.agent_state = after
     return _LATER
 
 
-def _content(args: tuple[Any, ...]) -> str:
-    """Return what a hook may read from its arguments and must not change."""
-    return repr([each for each in args if isinstance(each, dict | list | tuple | Outcome | UsageRecord)])
+def _read_only(args: tuple[Any, ...]) -> list[Any]:
+    """Return what a hook may read from its arguments and must not change. A request is its own, but not the tools."""
+    parts = [each.tools if isinstance(each, ModelRequest) else each for each in args]
+    return [each for each in parts if isinstance(each, dict | list | tuple | Outcome | UsageRecord)]
+
+
+def _is_part(sent: ToolMessage | None, result: ToolMessage) -> bool:
+    """Return whether *sent* has anything of *result*. An error may be put in other words."""
+    if sent is None or sent is result or sent.content == result.content or result.is_error:
+        return sent is not None
+    words = set(_WORDS.findall(result.content))
+    return not words or not words.isdisjoint(_WORDS.findall(sent.content))
 
 
 def _newest_results(request: ModelRequest) -> tuple[ToolMessage, ...]:

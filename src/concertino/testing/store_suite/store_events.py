@@ -14,6 +14,8 @@ from concertino.storage import EventBatch, EventRow
 
 from .kit import SCOPE, Factory, FullStore, Tree, claim_tree, start_tree, traces
 
+FIRST, SECOND = "1" * 64, "2" * 64
+"""Digests of files."""
 OTHERS = [Scope("o2", "u1"), Scope("o1", "u2"), TenantScope("o2")]
 
 
@@ -130,14 +132,14 @@ async def test_a_batch_changes_no_row_of_another_tree(store: FullStore) -> None:
 async def test_a_page_has_the_contents_that_its_rows_name_and_those_of_one_batch_only(store: FullStore) -> None:
     """Contents are large. A digest that is not named as `data_digest` needs no content."""
     tree = await start_tree(store)
-    pictures = {digest: f"content {digest}" for digest in ("d1", "d2")}
+    pictures = {digest: f"content {digest}" for digest in (FIRST, SECOND)}
     for number, digest in enumerate(pictures, 1):
         items = [[0, {"data_digest": digest}]]
         await store.add_events(batch(tree, number, EventRow(run_id="r1", entry=1, items=items, contents=pictures)))
-    await store.add_events(batch(tree, 3, EventRow(run_id="r1", entry=1, items=[[0, {"digest": "d1"}]])))
+    await store.add_events(batch(tree, 3, EventRow(run_id="r1", entry=1, items=[[0, {"digest": FIRST}]])))
     found = [await store.events(SCOPE, "r1", after) for after in range(3)]
     assert [[each.first for each in page.rows] for page in found] == [[1], [2], [3]]
-    assert [page.contents for page in found] == [{"d1": "content d1"}, {"d2": "content d2"}, {}]
+    assert [page.contents for page in found] == [{FIRST: f"content {FIRST}"}, {SECOND: f"content {SECOND}"}, {}]
     await tree.end()
     await store.erase(SCOPE)
     assert (await store.events(OPERATOR, "r1")).contents == {}

@@ -10,7 +10,6 @@ from .base import TokenCounter
 
 FRAME = 8
 """Upper bound of the tokens that a provider adds to each message."""
-
 _PER_FILE = 2_000
 """Assumed tokens of an image or file of unknown size."""
 _PER_BYTE = 0.05
@@ -21,10 +20,7 @@ Measure = Callable[[Message], int]
 
 
 def measure_with(counter: TokenCounter, model: str = "") -> Measure:
-    """Return a function that measures a message with *counter*, and its images as *model* bills them.
-
-    The message caches the result.
-    """
+    """Return a function that measures a message with *counter*, and its images as *model* bills them."""
     return partial(_measure, counter, model)
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import anyio
 
@@ -20,6 +20,7 @@ from ...records import record
 from ...scope import Scope
 from .oauth.refused_requests import refusals
 from .server import McpServer
+from .tasks import TasksExtension, TaskSignal, TaskStarted
 
 with extra("mcp", "a connection to an MCP server"):
     import httpx2
@@ -32,6 +33,8 @@ with extra("mcp", "a connection to an MCP server"):
 
 if TYPE_CHECKING:
     from typing import TextIO
+
+T = TypeVar("T")
 
 _CLOSED = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 _MOST_EVENT_BYTES = 32_000_000
@@ -83,6 +86,14 @@ _current: ContextVar[Dialogue | None] = ContextVar("concertino_mcp_dialogue", de
 
 class McpConnectionError(ConcertinoError):
     """A server cannot be reached, or has closed the connection."""
+
+
+class McpRequestError(ToolError):
+    """A server has answered a request with an error."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class Connection:
@@ -138,21 +149,35 @@ class Connection:
             if not self._ready.done():
                 self._task.cancel()
 
-    async def call(self, tool: str, arguments: dict[str, Any], dialogue: Dialogue, progress: Any) -> Any:
-        """Call a tool and return the server's `CallToolResult`.
+    async def call(
+        self, tool: str, arguments: dict[str, Any], dialogue: Dialogue, progress: Any, meta: dict[str, Any]
+    ) -> types.CallToolResult | TaskStarted:
+        """Call a tool and return the server's result, or the task that it has begun. Raises as `request`."""
+
+        async def send(client: Client) -> types.CallToolResult | TaskStarted:
+            try:
+                made: Any = meta
+                return await client.call_tool(tool, arguments, progress_callback=progress, meta=made)
+            except TaskSignal as signal:
+                return signal.started
+
+        return await self.request(send, dialogue)
+
+    async def request(self, send: Callable[[Client], Awaitable[T]], dialogue: Dialogue | None = None) -> T:
+        """Return what *send* returns for the client.
 
         Raises `McpConnectionError` if the connection is lost, `ToolError` for an error or an invalid result, and
         `LoginRequiredError`.
         """
         client, closing = await self.client(), self._closing
-        async with self._turn(dialogue):
+        async with self._turn(dialogue or Dialogue([])):
             try:
-                return await client.call_tool(tool, arguments, progress_callback=progress)
+                return await send(client)
             except MCPError as error:
                 if error.code == types.CONNECTION_CLOSED:
                     closing.set()
                     raise McpConnectionError(f"MCP server {self.server.name!r} closed the connection") from None
-                raise ToolError(f"{self.server.name}: {error.message:.2000}") from None
+                raise McpRequestError(f"{self.server.name}: {error.message:.2000}", error.code) from None
             except (httpx2.HTTPError, OSError, ExceptionGroup, *_CLOSED) as error:
                 closing.set()
                 raise McpConnectionError(self._problem(error)) from None
@@ -212,6 +237,7 @@ class Connection:
             "elicitation_callback": self._elicit,
             "message_handler": self._notified,
             "cache": None,
+            "extensions": [TasksExtension()],
             "client_info": types.Implementation(name="concertino", version=__version__),
         }
         if server.command:
@@ -248,7 +274,7 @@ class Connection:
             dialogue = self._dialogues[0] if len(self._dialogues) == 1 else None
         if dialogue is None:
             return types.ErrorData(code=types.INVALID_REQUEST, message="several calls are open: ask again in the next")
-        answer = dialogue.answer(_question(params))
+        answer = dialogue.answer(question_of(params))
         if answer is None:
             why = "the user has been asked; the call will be repeated"
             return types.ErrorData(code=types.INVALID_REQUEST, message=why)
@@ -264,7 +290,8 @@ class Connection:
         return f"MCP server {self.server.name!r} cannot be reached: {problem}"
 
 
-def _question(params: Any) -> Elicitation:
+def question_of(params: Any) -> Elicitation:
+    """Return the question of a request of a server."""
     if isinstance(params, types.ElicitRequestURLParams):
         return Elicitation(message=params.message, url=params.url)
     schema = params.requested_schema

@@ -55,36 +55,6 @@ async def _log_in(ask: ElicitationAsk | None, server: McpServer, context: ToolCo
         raise ToolError(f"the user has not logged in to {server.name}")
 
 
-class AwaitedTool(Tool):
-    """Stands in for a tool of a user whose call is open in a resumed run, while the tool cannot be listed.
-
-    It waits for a login if the server asks for one. It does not do the call: what the tool may do, and so whether a
-    person has to approve it, is unknown until it is listed.
-    """
-
-    effect = "once"
-    parameters = {"type": "object"}  # noqa: RUF012 - never changed
-    stands_in = True
-    """Marks what the user's own tool replaces after a call."""
-
-    def __init__(self, name: str, server: McpServer, toolbox: LoginToolbox) -> None:
-        self.name = name
-        self.description = f"A tool of {server.name}, which cannot be described now."
-        self.timeout = server.timeout
-        self._server, self._toolbox = server, toolbox
-
-    async def execute(self, arguments: dict[str, Any], context: ToolContext) -> str:
-        """Wait for a login. Raises `ToolError` in any case, since the call is not done."""
-
-        def work() -> Awaitable[Sequence[Tool]]:
-            return self._toolbox.users.list_tools(self._server, context.scope)
-
-        await with_login(self._toolbox, self._server, context, work)
-        raise ToolError(
-            f"{self._server.name} was not available, so the call was not done: call it again if you still need it"
-        )
-
-
 class LogIn(Tool):
     """Asks the user to log in to a server, and tells the model which tools that gives."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any, Protocol
 
@@ -13,11 +14,21 @@ from ...errors import ToolError
 from ...ids import handle_for
 from ...messages import Media
 from ...scope import Scope
-from ..base import Effect, Tool, ToolContext, ToolResult
+from ..base import Done, Effect, Tool, ToolContext, ToolResult
 from .connection import Connection, Dialogue, ElicitationAnswer, McpConnectionError
 from .login_tool import LoginToolbox, with_login
+from .remote_task import RemoteTask
 from .server import McpServer
+from .tasks import TaskStarted
 
+FollowTask = Callable[
+    [ToolContext, RemoteTask, Callable[[], Awaitable[types.CallToolResult | TaskStarted]]],
+    Awaitable[types.CallToolResult],
+]
+"""Makes a call of a tool, and waits for its task if the server begins one."""
+
+IDEMPOTENCY_KEY = "concertino/idempotency-key"
+"""The field of a request's `_meta` with the key of the call, which is the same when the call is repeated."""
 _LONGEST_DESCRIPTION = 8_000
 _LONGEST_NAME = 64
 _MOST_QUESTIONS = 20
@@ -28,8 +39,14 @@ _CONNECTION_LOST = "{}: whether the call took effect is unknown. Find that out b
 class Toolbox(LoginToolbox, Protocol):
     """The toolbox of a tool."""
 
+    follow: FollowTask | None
+
     def connection(self, server: McpServer, scope: Scope) -> Connection:
         """Return the connection of *scope* to *server*."""
+
+
+class _NotBegun(Exception):  # noqa: N818 - a signal, not an error
+    """No task of a call is recorded."""
 
 
 class McpTool(Tool):
@@ -53,35 +70,63 @@ class McpTool(Tool):
 
         Raises `ToolError` with the server's error, and if the server cannot be reached.
         """
-        return await with_login(self._toolbox, self._server, context, lambda: self._answered(arguments, context))
+        task = self._task(context)
 
-    async def _answered(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        def begin() -> Awaitable[types.CallToolResult | TaskStarted]:
+            return with_login(self._toolbox, self._server, context, lambda: self._answered(arguments, context))
+
+        if (follow := self._toolbox.follow) is not None and context.durable:
+            result = await follow(context, task, begin)
+        else:
+            result = await task.wait(await begin())
+        return to_result(result, self._server.name)
+
+    async def probe(self, key: str, context: ToolContext) -> Done | None:
+        """Return the result of the task that the server began before a crash; None if the server began none."""
+
+        async def begin() -> TaskStarted:
+            raise _NotBegun
+
+        if (follow := self._toolbox.follow) is None:
+            return None
+        try:
+            return Done(to_result(await follow(context, self._task(context), begin), self._server.name))
+        except _NotBegun:
+            return None
+
+    def _task(self, context: ToolContext) -> RemoteTask:
+        return RemoteTask(self._toolbox.connection, self._server, self._remote_name, context.scope)
+
+    async def _answered(self, arguments: dict[str, Any], context: ToolContext) -> types.CallToolResult | TaskStarted:
         """Call the tool until all questions of the server are answered."""
         answers: list[ElicitationAnswer] = []
         show = _Progress(context, self._remote_name)
         while True:
             dialogue = Dialogue(answers)
             try:
-                result = await self._call(arguments, context.scope, dialogue, show)
+                result = await self._call(arguments, context, dialogue, show)
             except ToolError:
                 if dialogue.missing is None:
                     raise
             if dialogue.missing is None:
-                return to_result(result, self._server.name)
+                return result
             ask = self._toolbox.ask
             if ask is None or len(answers) == _MOST_QUESTIONS:
                 raise ToolError(f"{self._server.name} asks the user: {dialogue.missing.message:.500}")
             answers.append(await ask(context, dialogue.missing))
 
-    async def _call(self, arguments: dict[str, Any], scope: Scope, dialogue: Dialogue, show: _Progress) -> Any:
+    async def _call(
+        self, arguments: dict[str, Any], context: ToolContext, dialogue: Dialogue, show: _Progress
+    ) -> types.CallToolResult | TaskStarted:
+        meta = {IDEMPOTENCY_KEY: context.key}
         for attempt in (1, 2):
-            connection = self._toolbox.connection(self._server, scope)
+            connection = self._toolbox.connection(self._server, context.scope)
             try:
                 await connection.client()  # a failure until here has no effect
             except McpConnectionError as error:
                 raise ToolError(str(error)) from None
             try:
-                return await connection.call(self._remote_name, arguments, dialogue, show)
+                return await connection.call(self._remote_name, arguments, dialogue, show, meta)
             except McpConnectionError as error:
                 if self.effect == "once":
                     raise ToolError(_CONNECTION_LOST.format(error)) from None

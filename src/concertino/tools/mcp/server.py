@@ -51,6 +51,8 @@ class McpServer:
     """Effects by the server's name of a tool, instead of what the server's annotations state."""
     timeout: float = DEFAULT_TIMEOUT
     """Time limit of a call, in seconds."""
+    task_seconds: float = 86_400.0
+    """Time limit of a call that the server runs as a task, in seconds. Then the task is cancelled."""
     connect_seconds: float = 30.0
     """Time limit for connecting and listing the tools."""
 
@@ -72,7 +74,7 @@ class McpServer:
                     f"MCP server {self.name!r}: invalid effect {effect!r} of {tool!r}: "
                     "use 'read', 'idempotent' or 'once'"
                 )
-        for setting in ("timeout", "connect_seconds"):
+        for setting in ("timeout", "task_seconds", "connect_seconds"):
             value = getattr(self, setting)
             if not isinstance(value, int | float) or not value > 0:
                 raise ConfigurationError(f"MCP server {self.name!r}: invalid {setting} {value!r}: use seconds above 0")

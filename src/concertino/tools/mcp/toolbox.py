@@ -12,10 +12,12 @@ from ...errors import ConcertinoError, ConfigurationError, ToolError
 from ...messages import AssistantMessage, Media, MediaPart, Message, Text, UserMessage
 from ...scope import Scope
 from ..base import Tool, ToolResult, check_tool
+from .awaited_tool import AwaitedTool
 from .connection import Connection, McpConnectionError
-from .login_tool import AwaitedTool, ElicitationAsk, LogIn
+from .login_tool import ElicitationAsk, LogIn
 from .oauth.refused_requests import refusals
-from .remote_tool import McpTool, add_block, add_contents
+from .remote_task import RemoteTask
+from .remote_tool import FollowTask, McpTool, add_block, add_contents
 from .resource_tools import ListResources, ReadResource
 from .server import McpServer
 from .user_tools import UserTools
@@ -52,6 +54,8 @@ class McpToolbox:
         self.users = UserTools(self._servers.values(), self.listed, report)
         self.ask: ElicitationAsk | None = None
         """How to ask the user a question of a server; None refuses it. `McpTools` sets it."""
+        self.follow: FollowTask | None = None
+        """How a run with a store waits for a task; None keeps the call open. `McpTools` sets it."""
         self.problems: dict[str, tuple[str, ...]] = {}
         """By server: why it, or some of its tools, cannot be used."""
 
@@ -119,6 +123,11 @@ class McpToolbox:
         """Return the names and descriptions of the prompts of a server. Raises `ToolError` if it has none."""
         found = await self.request(server, scope, lambda client: client.list_prompts())
         return tuple([(prompt.name, prompt.description or "") for prompt in found.prompts])
+
+    def cancel(self, server: str, task_id: str, scope: Scope) -> None:
+        """Ask a server in the background to cancel a task, if it is one of the toolbox."""
+        if (known := self._servers.get(server)) is not None:
+            self._spawn(RemoteTask(self.connection, known, "", scope).cancel(task_id))
 
     # -- connections ---------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ SELECT number, conversation, run FROM turns WHERE state = 'open' AND ended
 ORDER BY number LIMIT 200 FOR UPDATE SKIP LOCKED;
 
 -- name: words_of_turn
-SELECT m.role, convert_to(coalesce(m.kept, m.body), 'UTF8') FROM messages AS m
+SELECT m.role, coalesce(m.kept, m.body) FROM messages AS m
 WHERE m.run = ? AND m.keep_seconds IS NULL AND coalesce(m.kept, m.body) <> '' ORDER BY m.number;
 
 -- name: due_turns
@@ -62,14 +62,6 @@ SELECT r.number, r.run_id, r.root, h.ending IS NOT NULL AS ended, h.erase_after
 FROM runs AS r JOIN heads AS h ON h.run = r.number
 WHERE r.conversation_key = :conversation_key AND r.conversation_id = :id AND /*reached r*/;
 
--- name: expire_conversation_texts
--- A rating is no text.
-UPDATE conversation_texts SET
-    body = CASE WHEN kind = 'feedback' AND body::json ->> 'rating' IS NOT NULL
-        THEN json_build_object('rating', body::json -> 'rating', 'text', '')::text ELSE '' END,
-    erase_at = NULL
-WHERE erase_at IS NOT NULL AND erase_at <= :now;
-
 -- name: due_to_sweep
 SELECT run, erase_at FROM heads WHERE sweep_at IS NOT NULL AND sweep_at <= :now
 ORDER BY run LIMIT 1000 FOR UPDATE SKIP LOCKED;
@@ -80,6 +72,20 @@ SELECT digest, body FROM media WHERE number IN (
     FROM events AS e JOIN media_of_runs AS l ON l.run = e.run JOIN media AS m ON m.number = l.media
     WHERE e.number IN (SELECT value::bigint FROM json_each(?)) AND instr(e.body, '"data_digest":"' || m.digest)
 );
+
+-- name: events_of_call
+-- A sealed text is searched by the caller.
+SELECT e.number, e.body FROM events AS e JOIN runs AS r ON r.number = e.run
+WHERE e.root = ? AND r.run_id = ? AND (instr(e.body, ?) OR starts_with(e.body, U&'\FDD02'));
+
+-- name: discard_keys
+INSERT INTO discarded_keys (id) SELECT value FROM json_each(?) ON CONFLICT DO NOTHING;
+
+-- name: discarded_keys
+SELECT id FROM discarded_keys LIMIT 10000;
+
+-- name: keys_are_gone
+DELETE FROM discarded_keys WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: add_memory_words
 WITH found (memory, scope, words) AS (VALUES (?, ?, ?))

@@ -143,6 +143,16 @@ INSERT INTO turn_words (turn, words) VALUES (?, ?);
 -- name: postpone_turn
 UPDATE turns SET not_before = :until WHERE number = :turn AND state = 'queued';
 
+-- name: words_of_turns
+SELECT w.turn, w.words FROM turn_words AS w
+WHERE w.turn IN (
+    SELECT t.number
+    FROM conversations AS c JOIN turns AS t ON t.conversation = c.number
+    WHERE c.conversation_key IS NOT NULL AND /*reached c*/
+    ORDER BY t.number DESC
+    LIMIT :most
+);
+
 -- name: search_turns
 WITH found AS MATERIALIZED (  -- else each text is read twice
     SELECT w.turn AS number, relevance(w.words, :wanted) AS score

@@ -39,6 +39,17 @@ RETURNING number;
 -- name: expire_task
 UPDATE runs SET task = '' WHERE number = :run;
 
+-- name: run_id
+SELECT run_id FROM runs WHERE number = ?;
+
+-- name: expired
+-- What a run has kept for a time that is over, or without :now for any time: messages, and the end with the task.
+SELECT DISTINCT m.keep_seconds, false AS ends FROM messages AS m JOIN heads AS h ON h.run = m.run
+WHERE m.run = :run AND m.keep_seconds IS NOT NULL AND (:now IS NULL OR m.keep_seconds <= :now - h.ended)
+UNION ALL
+SELECT e.keep_seconds, true FROM heads AS h JOIN ends AS e ON e.number = h.ending
+WHERE h.run = :run AND e.keep_seconds IS NOT NULL AND (:now IS NULL OR e.keep_seconds <= :now - h.ended);
+
 -- name: plan_sweep
 -- The next erasure is the run's own, or that of the first message, or of the answer, error and task.
 UPDATE heads SET erase_at = :erase_at, sweep_at = (
@@ -118,3 +129,15 @@ DELETE FROM accounts WHERE account = ?;
 
 -- name: forget_reservations
 DELETE FROM reservations WHERE account = ?;
+
+-- name: expired_texts
+SELECT number, conversation, kind, body FROM conversation_texts WHERE erase_at IS NOT NULL AND erase_at <= :now;
+
+-- name: replace_text
+UPDATE conversation_texts SET body = ?, erase_at = NULL WHERE number = ?;
+
+-- name: scopes_of_texts
+-- Owners of what is not in a run.
+SELECT DISTINCT t.tenant, t.user_id FROM texts AS t WHERE t.id IS NOT NULL AND /*reached t*/
+UNION SELECT m.tenant, m.user_id FROM memories AS m WHERE m.id IS NOT NULL AND /*reached m*/
+UNION SELECT s.tenant, s.user_id FROM schedules AS s WHERE s.id IS NOT NULL AND /*reached s*/;

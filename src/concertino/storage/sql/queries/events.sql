@@ -4,14 +4,21 @@
 INSERT INTO event_logs (root, last, closed) SELECT number, 0, false FROM runs WHERE run_id = ? ON CONFLICT (root) DO NOTHING;
 
 -- name: advance_log
-UPDATE event_logs SET
-    last = :last,
-    closed = :ends AND (SELECT h.ending IS NOT NULL FROM heads AS h WHERE h.run = event_logs.root)
-WHERE root = (SELECT r.number FROM runs AS r WHERE r.run_id = :root_id AND /*reached r*/)
+-- No RETURNING, which costs as much as the rest: this runs for each batch.
+UPDATE event_logs SET last = :last
+WHERE root = (
+    SELECT r.number FROM runs AS r JOIN heads AS h ON h.run = r.number
+    WHERE r.run_id = :root_id AND h.epoch = :epoch AND /*reached r*/
+)
     AND last = :first - 1
-    AND NOT closed
-    AND (SELECT h.epoch FROM heads AS h WHERE h.run = event_logs.root) = :epoch
-RETURNING root;
+    AND NOT closed;
+
+-- name: end_log
+UPDATE event_logs SET closed = true
+WHERE root = ? AND (SELECT h.ending IS NOT NULL FROM heads AS h WHERE h.run = event_logs.root);
+
+-- name: root_of_log
+SELECT number FROM runs WHERE run_id = ?;
 
 -- name: log
 SELECT r.number AS root, coalesce(l.last, 0) AS last, coalesce(l.closed, false) AS closed, h.epoch,
@@ -22,7 +29,11 @@ WHERE r.run_id = :run_id AND r.root = r.number AND /*reached r*/;
 -- name: add_event_row
 -- A sub-agent that could not start has no row in runs.
 INSERT INTO events (root, run, entry, source, first, last, body)
-VALUES (:root, coalesce((SELECT number FROM runs WHERE run_id = :run_id), :root), :entry, :source, :first, :last, :body);
+SELECT
+    r.number,
+    coalesce((SELECT s.number FROM runs AS s WHERE s.run_id = :run_id AND :run_id <> :root_id), r.number),
+    :entry, :source, :first, :last, :body
+FROM runs AS r WHERE r.run_id = :root_id;
 
 -- name: run_of_events
 SELECT run FROM events WHERE number = ?;
@@ -68,7 +79,7 @@ INSERT INTO event_logs (root, last, closed)
 SELECT r.number, 1, true FROM runs AS r JOIN heads AS h ON h.run = r.number
 WHERE r.run_id = :run_id AND r.root = r.number AND h.ending IS NOT NULL
 ON CONFLICT (root) DO UPDATE SET last = event_logs.last + 1, closed = true WHERE NOT event_logs.closed
-RETURNING root, last;
+RETURNING last;
 
 -- name: event_positions
 SELECT r.run_id, l.last, l.closed, h.ending IS NOT NULL AS ended

@@ -2,7 +2,11 @@
 
 -- name: add_content
 INSERT INTO media (scope_key, digest, body) SELECT scope_key, :digest, :body FROM runs WHERE number = :run
-ON CONFLICT (scope_key, digest) DO NOTHING;
+ON CONFLICT (scope_key, digest) DO NOTHING
+RETURNING number;
+
+-- name: set_content
+UPDATE media SET body = ? WHERE number = ?;
 
 -- name: link_content
 INSERT INTO media_of_runs (run, media)

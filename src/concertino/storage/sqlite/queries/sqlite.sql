@@ -56,14 +56,6 @@ UPDATE turn_words SET turn = NULL, words = x'' WHERE turn IN (SELECT number FROM
 -- name: due_to_sweep
 SELECT run, erase_at FROM heads WHERE sweep_at IS NOT NULL AND sweep_at <= :now;
 
--- name: expire_conversation_texts
--- A rating is no text.
-UPDATE conversation_texts SET
-    body = CASE WHEN kind = 'feedback' AND json_extract(body, '$.rating') IS NOT NULL
-        THEN json_object('rating', json_extract(body, '$.rating'), 'text', '') ELSE '' END,
-    erase_at = NULL
-WHERE erase_at IS NOT NULL AND erase_at <= :now;
-
 -- name: begin_run
 INSERT INTO runs (
     number, run_id, root, scope_key, parent_id, parent_call, agent, agent_path, conversation_key, conversation_id,
