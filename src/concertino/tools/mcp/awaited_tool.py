@@ -1,4 +1,4 @@
-"""What stands in for a tool of a user that cannot be listed."""
+"""`AwaitedTool`: a stand-in for a tool of a user that cannot be listed."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ class AwaitedTool(Tool):
 
         if (follow := toolbox.follow) is None or not context.durable:
             await begin()
-        # As in `McpTool`, so that the sub-agents of the call are those that it had in an earlier process.
+        # As in `McpTool`: a resumed call has to start its sub-agents in the same order.
         task = RemoteTask(toolbox.connection, server, self.name.partition(".")[2], context.scope)
         return to_result(await follow(context, task, begin), server.name)
