@@ -28,7 +28,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from mcp_types import ToolAnnotations
 from pydantic import AnyHttpUrl
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 
 
 class Accounts:
@@ -128,7 +128,7 @@ class GuardedServer:
         self.calls: list[str] = []
         """Who has called `note`."""
         self.replaced: dict[str, Any] = {}
-        """By path: what is answered instead of the metadata."""
+        """By path: what is answered instead, as JSON or by an ASGI application."""
 
     def app(self) -> Starlette:
         """Return the application, for the port of *url*."""
@@ -164,7 +164,7 @@ class GuardedServer:
         if replaced is None:
             await self._inner(scope, receive, send)
         else:
-            response = replaced if isinstance(replaced, Response) else JSONResponse(replaced)
+            response = replaced if callable(replaced) else JSONResponse(replaced)
             await response(scope, receive, send)
 
     def start(self, url: str) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx2
 import pytest
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from concertino import MemoryStore, Scope
+from concertino import Chat, MemoryStore, Scope
 from concertino.errors import ConfigurationError
 from concertino.server import create_app, login_routes
 from concertino.storage import Vault
@@ -19,7 +20,7 @@ from tests.server.kit import User, authenticate
 
 from .conftest import ANN
 from .guarded import GuardedServer, browse, serving
-from .test_oauth import BOB, CALLBACK, KEY, product
+from .test_oauth import BOB, CALLBACK, KEY, fetch, product
 
 
 @pytest.fixture
@@ -128,6 +129,16 @@ def metadata(guarded: GuardedServer, **changes: Any) -> dict[str, Any]:
         (METADATA, lambda of: metadata(of, token_endpoint=EVIL), "only https"),
         (METADATA, lambda of: metadata(of, registration_endpoint=EVIL), "only https"),
         (METADATA, lambda of: metadata(of, revocation_endpoint=EVIL), "only https"),
+        (
+            METADATA,
+            lambda of: metadata(of, authorization_endpoint=f"https://login.example/{'x' * 9_000}"),
+            "more than 8,000",
+        ),
+        (
+            METADATA,
+            lambda of: metadata(of, authorization_endpoint=f"https://login.example/{'x' * 7_900}"),
+            "more than 8,000",
+        ),
         (METADATA, lambda of: metadata(of, registration_endpoint=None), "registers no clients"),
         (METADATA, lambda of: RedirectResponse("http://127.0.0.1:1/"), "publishes no metadata"),
         (METADATA, lambda of: Response("{" + " " * 600_000), "more than 500,000 bytes"),
@@ -179,7 +190,52 @@ async def test_a_client_of_an_authorization_server_that_has_forgotten_it_is_repl
         with pytest.raises(LoginError):
             await shop.oauth.finish(shop.runtime, ANN, query)
         await shop.log_in()
-    assert list(guarded.accounts.clients) != forgotten
+        again = list(guarded.accounts.clients)
+        assert again != forgotten
+        guarded.accounts.clients.clear()
+        guarded.accounts.expire()
+        assert await fetch(shop.oauth, shop.server) == 401  # the refresh has found out
+        await shop.log_in()
+    assert list(guarded.accounts.clients) != again
+
+
+class Hangs:
+    """An ASGI application that does not answer until it is *released*."""
+
+    def __init__(self) -> None:
+        self.released = asyncio.Event()
+        self.requests = 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.requests += 1
+        await self.released.wait()
+        await JSONResponse({}, 503)(scope, receive, send)
+
+
+async def test_a_server_that_hangs_delays_one_start_of_a_run_and_a_little(
+    guarded: GuardedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("concertino.tools.mcp.user_tools._PATIENCE", 0.1)
+    guarded.replaced["/mcp"] = hangs = Hangs()
+    async with product(guarded, "Hello.", "Hello.") as shop:
+        await shop.log_in()
+        for _ in range(2):
+            live = await shop.runtime.start(Chat("Hi.", scope=ANN), "assistant")
+            assert (await live.result()).text == "Hello."
+            assert not hangs.released.is_set()
+        while not hangs.requests:  # noqa: ASYNC110 - the server has no event for it
+            await asyncio.sleep(0.01)
+        assert hangs.requests == 1, "the second run has not asked again"
+
+
+async def test_the_tools_known_from_before_serve_while_a_server_fails(guarded: GuardedServer) -> None:
+    async with product(guarded) as shop:
+        await shop.log_in()
+        before = await shop.toolbox.tools_of(ANN)
+        assert [each.name for each in before] == ["notes.note"]
+        await shop.toolbox.refresh()
+        guarded.replaced["/mcp"] = JSONResponse({}, 503)
+        assert await shop.toolbox.tools_of(ANN) == before
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------

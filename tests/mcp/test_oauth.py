@@ -354,6 +354,42 @@ async def test_a_client_that_was_registered_by_hand(guarded: GuardedServer) -> N
     assert "hidden" not in repr(client)
 
 
+async def test_a_call_that_waits_still_waits_in_another_process_without_tokens(
+    guarded: GuardedServer, tmp_path: Path
+) -> None:
+    async with await SqliteStore.open(tmp_path / "a.db") as store:
+        run, wait = await waiting_call(guarded, store)
+        async with product(guarded, NOTE, "Done.", store=store) as shop:
+            await shop.runtime.resolve(ANN, wait.key, "")  # a client claims that the user has logged in
+            while not (waits := await store.waits(ANN, open=True)):
+                assert (await shop.runtime.result(ANN, run)).status == "suspended"
+                await asyncio.sleep(0.01)
+            await shop.oauth.finish(shop.runtime, ANN, await browse(json.loads(waits[0].arguments)["url"]))
+            result = await shop.end(run)
+    assert results(result.messages) == ["hello by Ann"] * 2
+    assert guarded.calls == ["Ann"] * 2
+
+
+async def test_a_call_that_waits_hears_that_its_server_has_failed(guarded: GuardedServer, tmp_path: Path) -> None:
+    async with await SqliteStore.open(tmp_path / "a.db") as store:
+        run, _ = await waiting_call(guarded, store)
+        async with product(guarded, "Done.", store=store) as shop:
+            answer = await browse(await shop.url())
+            guarded.replaced["/mcp"] = JSONResponse({}, 503)
+            await shop.oauth.finish(shop.runtime, ANN, answer)
+            result = await shop.end(run)
+    assert "notes: its tools cannot be listed" in results(result.messages)[0]
+
+
+async def waiting_call(guarded: GuardedServer, store: SqliteStore) -> tuple[str, Wait]:
+    """Return a run with a call that waits for a login, because the tokens were revoked; its process has ended."""
+    async with product(guarded, NOTE, store=store) as shop:
+        await shop.log_in()
+        await shop.toolbox.tools_of(ANN)
+        guarded.accounts.revoke_all()
+        return await shop.start(), await shop.wait()
+
+
 # -- crashes -----------------------------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...messages import ToolCall
+from ...messages import AssistantMessage, ToolCall, ToolMessage
 from ...orchestrator.agent import Part
 from ...orchestrator.outcome import Allow, Ask, Outcome
 from ...orchestrator.run import RunContext
@@ -52,13 +52,22 @@ class McpTools(Part):
                 self._toolbox.cancel(*found, scope)
 
     async def load_tools(self, run: RunContext[Any]) -> Sequence[Tool]:
-        """Return the tools of the servers to which the run's user has logged in."""
-        return await self._toolbox.tools_of(run.chat.scope)
+        """Return the tools of the servers to which the run's user has logged in.
+
+        An open call of a resumed run has a tool that waits for the login, also if the user has to log in again.
+        """
+        tools = await self._toolbox.tools_of(run.chat.scope)
+        known = {tool.name for tool in (*self.tools, *tools)}
+        missing = {call.name for call in _open_calls(run)} - known
+        return (*tools, *filter(None, map(self._toolbox.awaited, sorted(missing))))
 
     async def handle_special_tools(self, run: RunContext[Any], call: ToolCall, outcome: Outcome) -> None:
         """Add the tools of a server to which the user has logged in during this run."""
-        if not outcome.is_error and getattr(run.registry.get(call.name), "logs_in", False):
+        called = run.registry.get(call.name)
+        if _stands_in(called) or (not outcome.is_error and getattr(called, "logs_in", False)):
             for tool in await self._toolbox.tools_of(run.chat.scope):
+                if _stands_in(run.registry.get(tool.name)):
+                    run.registry.unregister(tool.name)
                 if tool.name not in run.registry:
                     run.registry.register(tool)
 
@@ -68,6 +77,16 @@ class McpTools(Part):
         if not self._approve or not getattr(tool, "destructive", False):
             return Allow()
         return Allow() if await is_allowed(self._rules, run, call.name) else Ask()
+
+
+def _open_calls(run: RunContext[Any]) -> Sequence[ToolCall]:
+    """Return the calls of the last turn of a resumed run."""
+    last = next((each for each in reversed(run.messages) if not isinstance(each, ToolMessage)), None)
+    return last.tool_calls if isinstance(last, AssistantMessage) else ()
+
+
+def _stands_in(tool: Tool | None) -> bool:
+    return getattr(tool, "stands_in", False)
 
 
 async def _ask(context: ToolContext, question: Elicitation) -> ElicitationAnswer:

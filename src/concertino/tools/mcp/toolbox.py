@@ -12,6 +12,7 @@ from ...errors import ConcertinoError, ConfigurationError, ToolError
 from ...messages import AssistantMessage, Media, MediaPart, Message, Text, UserMessage
 from ...scope import Scope
 from ..base import Tool, ToolResult, check_tool
+from .awaited_tool import AwaitedTool
 from .connection import Connection, McpConnectionError
 from .login_tool import ElicitationAsk, LogIn
 from .oauth.refused_requests import refusals
@@ -69,6 +70,7 @@ class McpToolbox:
         """Close all connections."""
         for task in [*self._refreshing.values(), *self._background]:
             task.cancel()
+        await self.users.close()
         await asyncio.gather(*[connection.close() for connection in self._connections.values()])
 
     @property
@@ -82,6 +84,11 @@ class McpToolbox:
     async def tools_of(self, scope: Scope) -> tuple[Tool, ...]:
         """Return the tools of the servers with `oauth` to which the user of *scope* has logged in."""
         return await self.users.tools_of(scope)
+
+    def awaited(self, name: str) -> Tool | None:
+        """Return what stands in for a tool of a server with `oauth` that cannot be listed now; None for others."""
+        server = self._servers.get(name.partition(".")[0])
+        return None if server is None or server.oauth is None else AwaitedTool(name, server, self)
 
     async def refresh(self) -> None:
         """List the tools of all servers again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import asdict
 
@@ -18,10 +18,20 @@ _POLL_SECONDS = 0.05
 
 
 class Grants:
-    """The tokens in *vault*."""
+    """The tokens in *vault*.
 
-    def __init__(self, vault: Secrets, client: Callable[[str], GuardedClient]) -> None:
+    *client* returns what sends the requests of a login to a server, and *forget_client* erases the registration with an
+    authorization server.
+    """
+
+    def __init__(
+        self,
+        vault: Secrets,
+        client: Callable[[str], GuardedClient],
+        forget_client: Callable[[Scope, str], Awaitable[None]],
+    ) -> None:
         self._vault = vault
+        self._forget_client = forget_client
         self._client = client
 
     async def stored(self, scope: Scope, server: str, url: str = "") -> tuple[Grant | None, int | None]:
@@ -64,7 +74,9 @@ class Grants:
             await asyncio.sleep(_POLL_SECONDS)
         try:
             newer = await refresh(self._client(grant.server_url), grant)
-        except TokenRefusedError:
+        except TokenRefusedError as error:
+            if error.code != "invalid_grant":  # otherwise the link of the next login would lead nowhere
+                await self._forget_client(scope, str(grant.server.metadata["issuer"]))
             await self._vault.delete(scope, _name(server), version=version)
             return None
         except LoginError:

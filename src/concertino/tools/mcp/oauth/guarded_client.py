@@ -13,6 +13,7 @@ from ...web.pinned_transport import PinnedTransport
 from .login_values import LoginError
 
 _MOST_BYTES = 500_000
+_LONGEST_URL = 8_000
 REQUEST_SECONDS = 20.0
 """Time limit of a request."""
 
@@ -31,6 +32,8 @@ class GuardedClient:
 
     def checked(self, url: str) -> str:
         """Return *url* if a login may use it. Raises `LoginError`."""
+        if len(url) > _LONGEST_URL:  # it would reach the model in an error, or the store in a wait
+            raise LoginError(f"the login names an address of more than {_LONGEST_URL:,} characters")
         parts = urlsplit(url)
         secure = parts.scheme == "https" or (parts.scheme == "http" and self._local and is_local(url))
         if not secure or not parts.hostname or parts.username or parts.password:

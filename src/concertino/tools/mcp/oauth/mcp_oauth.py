@@ -103,7 +103,7 @@ class McpOAuth:
         if client_metadata_url and urlsplit(client_metadata_url).scheme != "https":
             raise ConfigurationError(f"McpOAuth(client_metadata_url={client_metadata_url!r:.80}): use an https address")
         self._vault = vault
-        self._grants = Grants(self._vault, self._client)
+        self._grants = Grants(self._vault, self._client, self._forget_client)
         self._redirect_uri = redirect_uri
         self._client_name = client_name
         self._client_metadata_url = client_metadata_url
@@ -205,7 +205,7 @@ class McpOAuth:
             verifier=pkce.code_verifier,
             redirect_uri=self._redirect_uri,
             scopes=scopes,
-            url=f"{page}{'&' if urlsplit(page).query else '?'}{urlencode(query)}",
+            url=client.checked(f"{page}{'&' if urlsplit(page).query else '?'}{urlencode(query)}"),
         )
 
     async def _registration(
@@ -240,10 +240,9 @@ class McpOAuth:
         try:
             made = await exchange(self._client(login.server_url), login, code)
         except TokenRefusedError as error:
-            if error.code != "invalid_grant":  # the client is not known any more: register another one
+            if error.code != "invalid_grant":
                 await self._vault.delete(scope, _login_name(name))
-                issuer = str(login.server.metadata["issuer"])
-                await self._vault.delete(Scope(scope.tenant), self._client_name_in_vault(issuer))
+                await self._forget_client(scope, str(login.server.metadata["issuer"]))
             raise
         await self._grants.keep(scope, name, made)
 
@@ -260,6 +259,10 @@ class McpOAuth:
 
     def _client(self, server_url: str) -> GuardedClient:
         return GuardedClient(local=is_local(server_url), allow_private=self._allow_private)
+
+    async def _forget_client(self, scope: Scope, issuer: str) -> None:
+        """Let another client be registered, because the authorization server does not know this one any more."""
+        await self._vault.delete(Scope(scope.tenant), self._client_name_in_vault(issuer))
 
     def _client_name_in_vault(self, issuer: str) -> str:
         return f"mcp.client.{digest(f'{issuer} {self._redirect_uri}')}"
