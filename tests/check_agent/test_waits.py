@@ -33,7 +33,7 @@ class SwallowsOneStop(Base):
         return []
 
 
-@pytest.mark.parametrize("cases", [1, 100])
+@pytest.mark.parametrize("cases", [1, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("swallows", "event"), [(1, "hook prepare waits"), (2, "hook prepare still waits")])
 def test_a_hook_is_stopped_at_each_wait_whatever_the_number_of_cases(swallows: int, event: str, cases: int) -> None:
     with pytest.raises(AgentFaultError) as found:
