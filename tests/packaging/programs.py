@@ -183,9 +183,9 @@ Cron("0 9 * * mon-fri", zone="Europe/Berlin", missed="skip")
 
 ENCRYPTION = """
 import asyncio
-from cryptography.fernet import Fernet
 from concertino import MemoryStore, Scope
 from concertino.storage import Vault
+from cryptography.fernet import Fernet
 
 async def main():
     ann = Scope("acme", "ann")
