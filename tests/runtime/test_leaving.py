@@ -191,3 +191,31 @@ async def test_a_run_that_needs_longer_than_the_grace_period_is_parked() -> None
     stored = await store.run(Scope(), run.id)
     assert stored is not None
     assert (stored.state, stored.owner) == ("running", "")
+
+
+async def test_a_caller_that_resumes_what_the_watchdog_has_resumed_and_ended_gets_its_result() -> None:
+    class Slow(MemoryStore):
+        """A store that reads a run when the test says so, after the run has ended."""
+
+        held = False
+
+        async def run(self, *arguments: Any, **options: Any) -> Any:
+            found = await super().run(*arguments, **options)
+            if self.held:
+                self.held = False
+                await result()
+            return found
+
+    store = Slow()
+    runtime = Runtime([Clerk()], Resources(model=ScriptedModel(call("refund"), "Done."), store=store))
+    run = await runtime.start(Chat("Refund it.", scope=CARLA), "clerk")
+    (wait,) = (await run.result()).waiting
+
+    async def result() -> None:
+        live = await Runtime.resume(runtime, CARLA, run.id)
+        await live.result()
+
+    await runtime.approve(ANN, wait.key)
+    store.held = True
+    assert (await (await runtime.resume(CARLA, run.id)).result()).text == "Done."
+    await runtime.close()

@@ -170,8 +170,10 @@ class Runtime(Answering):
 
         Raises `RunClaimedError` while another process works on it, `RunEndedError`, `ErasedError`.
         """
+        before = self._live.get(run_id)  # first: while anything is awaited, the watchdog may resume and end it
         stored = await self._stored(scope, run_id)
-        before = self._live.get(stored.start.root_id)
+        if stored.start.root_id != run_id:
+            before = self._live.get(stored.start.root_id)
         try:
             return await self._resume(stored, None)
         except (RunClaimedError, RunEndedError):
