@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import random
 import threading
 from dataclasses import replace
 from enum import Enum
@@ -217,3 +219,13 @@ def test_a_goal_agent_has_no_faults() -> None:
 def test_a_shipped_agent_has_no_faults(agent: AgentConfig[Any], tools: Any) -> None:
     report = check_agent(agent, registry=None if tools is None else ToolRegistry(tools), cases=100)
     assert report.cases <= 110
+
+
+@pytest.mark.slow
+def test_a_check_leaves_its_process_as_it_was() -> None:
+    """Also if two runs were played at the same time: the second one begins before the first one ends."""
+    log = logging.getLogger("concertino")
+    random.seed(7)
+    state = random.getstate()
+    check_agent(Diligent(), cases=100)
+    assert (log.disabled, random.getstate() == state) == (False, True)

@@ -51,6 +51,32 @@ _SHORT = 50
 _numbers = count(1)
 
 
+class _Surroundings:
+    """What plays change in their process, until the last of those at the same time ends."""
+
+    def __init__(self) -> None:
+        self._plays = 0
+        self._quiet = False
+        self._random: object = None
+
+    def __enter__(self) -> None:
+        log = logging.getLogger("concertino")
+        if not self._plays:
+            self._quiet, self._random = log.disabled, random.getstate()
+        self._plays += 1
+        log.disabled = True  # it warns of the crashes
+        random.seed(0)  # an agent that draws at random draws the same in every case
+
+    def __exit__(self, *_: object) -> None:
+        self._plays -= 1
+        if not self._plays:
+            logging.getLogger("concertino").disabled = self._quiet
+            random.setstate(self._random)  # type: ignore[arg-type]
+
+
+_SURROUNDINGS = _Surroundings()
+
+
 @record(kw_only=True)
 class Subject:
     """The agent to check, with what its runs need."""
@@ -119,24 +145,16 @@ class Play:
 
     async def run(self) -> Trace:
         """Play the case and return its trace."""
-        before = random.getstate()
-        random.seed(0)  # an agent that draws at random draws the same in every case
-        log = logging.getLogger("concertino")
-        quiet, log.disabled = log.disabled, True  # it warns of the crashes
         earlier = asyncio.all_tasks()
-        try:
-            with _folder(policy=self._leaks is not None) as folder:
-                if folder is None:
-                    store = MemoryStore()
-                    try:
-                        await self._processes(store)
-                    finally:
-                        await store.close()
-                else:
-                    await self._in_file(folder)
-        finally:
-            random.setstate(before)
-            log.disabled = quiet
+        with _SURROUNDINGS, _folder(policy=self._leaks is not None) as folder:
+            if folder is None:
+                store = MemoryStore()
+                try:
+                    await self._processes(store)
+                finally:
+                    await store.close()
+            else:
+                await self._in_file(folder)
         await self._judge_background(asyncio.all_tasks() - earlier)
         return self.trace
 
