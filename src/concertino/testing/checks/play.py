@@ -52,7 +52,7 @@ _numbers = count(1)
 
 
 class _Surroundings:
-    """What plays change in their process, until the last of those at the same time ends."""
+    """The changes of plays in their process, which end with the last of the plays at the same time."""
 
     def __init__(self) -> None:
         self._plays = 0
