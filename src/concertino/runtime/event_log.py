@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Literal
 
@@ -15,6 +15,7 @@ from ..orchestrator.lifecycle.result import replayed_result
 from ..scope import OPERATOR, AnyScope
 from ..storage.base import Store
 from ..storage.types import EventPage
+from ..waits import Wait
 from .bus.base import Bell, events_of
 from .conversation_watch import ConversationWatch
 from .counts import RuntimeCounts
@@ -199,8 +200,7 @@ class EventLog:
         stored = await self._store.run(scope, root_id)
         if stored is None or stored.state != "suspended" or root_id in self._writers:
             return False
-        waits = await self._store.waits(scope, root_id=root_id)
-        return not waits or not all(wait.target for wait in waits)  # a target answers without the reader
+        return not _targets_only(await self._store.waits(scope, root_id=root_id))
 
     async def _changed(self, root_id: str, position: _Position) -> bool:
         """Wait until a log is not at *position* any more. Return False if it stays there after the end of its run."""
@@ -278,9 +278,12 @@ def _shown(events: NumberedEvents, until: Until) -> NumberedEvents:
 
 
 def _waits_for_targets(event: RunEnded) -> bool:
-    """Return whether *event* is the suspension of a run that waits for nothing but targets of its fleet."""
-    waiting = event.result.waiting
-    return event.result.status == "suspended" and bool(waiting) and all(wait.target for wait in waiting)
+    return event.result.status == "suspended" and _targets_only(event.result.waiting)
+
+
+def _targets_only(waits: Sequence[Wait]) -> bool:
+    """Return whether a run waits for targets of its fleet and nothing else: they answer without the reader."""
+    return bool(waits) and all(wait.target for wait in waits)
 
 
 async def _next(writer: EventWriter, after: int) -> NumberedEvents:

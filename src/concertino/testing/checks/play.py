@@ -52,7 +52,7 @@ _numbers = count(1)
 
 
 class _Surroundings:
-    """The changes of plays in their process, which end with the last of the plays at the same time."""
+    """Silences the log and fixes the random numbers while runs are played, also several at once."""
 
     def __init__(self) -> None:
         self._plays = 0

@@ -1,5 +1,5 @@
--- What the watchdog looks for has indexes that leave out the turns of runs that wait: its passes cost the same beside a
--- million of them.
+-- What the watchdog looks for has indexes that leave out the turns of runs that wait: its passes cost the same, however
+-- many of them there are.
 LOCK TABLE heads IN SHARE ROW EXCLUSIVE MODE;    -- processes of the version before end no run between UPDATE and trigger
 ALTER TABLE turns ADD COLUMN ended BOOLEAN NOT NULL DEFAULT false;     -- its run has ended
 UPDATE turns AS t SET ended = true FROM heads AS h WHERE h.run = t.run AND h.ending IS NOT NULL AND t.state = 'open';
