@@ -79,6 +79,10 @@ async def record_request(
     Raises `BudgetError`, and records nothing, if an account does not cover *reserve*.
     """
     journal, specs, request = run.journal, run.registry.specs(), prepared.request
+    here = position(run)
+    if journal.seq >= journal.snapshot_from:
+        size = len(here.agent_state or "") + len(run.system) + sum([len(spec.text) for spec in specs])
+        journal.plan_snapshot(run.phase, run.state, size)
     changes = journal.changes(system=run.system, tools=specs, cache_key=request.cache_key)
     schema: Literal[True] | str | None = None
     if request.output_schema is not None:
@@ -89,7 +93,7 @@ async def record_request(
     if "system" in changes or "tools" in changes:
         run_system, *run_tools = journal.text_ids([run.system, *map(spec_text, specs)])
     entry = ModelRequested(
-        position=position(run),
+        position=here,
         request=_request_record(prepared, reserve),
         choice=request.tool_choice,
         parallel=request.parallel_tool_calls,

@@ -96,8 +96,12 @@ class JournalStore(Protocol):
         """
         ...
 
-    async def load(self, scope: AnyScope, run_id: str) -> StoredJournal | None:
+    async def load(self, scope: AnyScope, run_id: str, *, from_snapshot: bool = False) -> StoredJournal | None:
         """Return a run's whole journal, as far as it was not erased; None if the run is unknown.
+
+        A snapshot is an entry whose body has `snapshot` as its first name; its `entries` are the numbers of the earlier
+        entries that it depends on. *from_snapshot* leaves out all usage, and the other entries before the last
+        snapshot, of which only the messages are read. A store may ignore it.
 
         Raises `StorageError` if an entry is corrupt or of a newer format; the message names the run and the entry.
         """

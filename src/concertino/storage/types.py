@@ -298,11 +298,13 @@ class StoredEntry:
     erased: bool
     messages: Sequence[StoredMessage]
     usage: Sequence[UsageRecord]
+    earlier: Sequence[StoredMessage] = ()
+    """The messages of the entries before it that were left out; see `StoredJournal.snapshot`."""
 
 
 @record(kw_only=True)
 class StoredJournal:
-    """A run's whole journal."""
+    """A run's journal."""
 
     run: StoredRun
     entries: Sequence[StoredEntry]
@@ -312,6 +314,9 @@ class StoredJournal:
     """The messages of the turns before the run, if its entry 0 names the turn that it `follows`."""
     contents: Mapping[str, str] = field(default_factory=dict)
     """Contents of the run's media by digest."""
+    snapshot: int = 0
+    """Number of the entry with the snapshot that it was read from: of the entries before it, there are the first and
+    those that the snapshot names, and no usage. 0: the journal is whole."""
 
 
 @record(kw_only=True)

@@ -27,6 +27,7 @@ from ..outcome import Outcome
 from ..plain import plain
 from ..run_state import RunState
 from .data_policy import shared_message
+from .snapshot import Snapshot
 
 Json = dict[str, Any]
 EndStatus = Literal["completed", "limited", "failed", "cancelled"]
@@ -530,6 +531,8 @@ class Common:
     """Edits of the view, after those."""
     edited: tuple[int, ...] = ()
     """What the edits changed: results reduced, messages summarized, messages left out, tokens before and after."""
+    snapshot: Snapshot | None = None
+    """Of a request that repeats what the entries before it recorded."""
 
     def write(self, body: Json, content: Json) -> None:
         if self.log and not (len(self.log) == 1 and type(self.log[0]) is int):
@@ -560,6 +563,7 @@ class Common:
             carried=body.get("carried"),
             edits=[decode_edit(edit) for edit in content.get("edits", ())],
             edited=tuple(body.get("edited", ())),
+            snapshot=Snapshot.read(body.get("snapshot")),
         )
 
 
@@ -568,7 +572,8 @@ def encode(entry: JournalEntry, common: Common, known: Json) -> tuple[Json, Json
 
     A value of its position that equals the *known* one, which was recorded last, is left out; the others become known.
     """
-    body: Json = {}
+    # First in the text: by it the store finds the entry.
+    body: Json = {} if common.snapshot is None else {"snapshot": common.snapshot.write()}
     content: Json = {}
     entry.write(body, content)
     if (position := getattr(entry, "position", None)) is not None:

@@ -15,6 +15,8 @@ from ...events import StopReceipt
 from ...messages import AssistantMessage, Media, Message, SystemMessage, ToolCall, ToolSpec, UserMessage
 from ...providers.base import ModelRequest, OutputSchema
 from ...records import record
+from ...scope import AnyScope
+from ...storage.base import Store
 from ...storage.types import StoredJournal, StoredMessage, StoredRun
 from ...token_engine.edits import Edit, Summarize, decode_edits
 from ...token_engine.view import View, unmeasured_view
@@ -43,6 +45,7 @@ from .entries import (
     spec_of,
     unpack_context,
 )
+from .snapshot import Snapshot, Sources
 
 Stage = Literal["started", "requested", "answered", "finishing", "ended"]
 """`finishing`: no turn is open, and the run waits for its background calls before it finishes."""
@@ -63,6 +66,8 @@ class JournalStep:
     common: Common
     messages: Sequence[StoredMessage]
     usage: Sequence[UsageRecord]
+    earlier: Sequence[StoredMessage] = ()
+    """See `StoredEntry.earlier`."""
 
 
 def read_steps(journal: StoredJournal, *, strict: bool = True) -> Iterator[JournalStep]:
@@ -86,6 +91,7 @@ def read_steps(journal: StoredJournal, *, strict: bool = True) -> Iterator[Journ
             common=common,
             messages=stored.messages,
             usage=stored.usage,
+            earlier=stored.earlier,
         )
 
 
@@ -172,6 +178,10 @@ class Replay:
     receipt: StopReceipt | None = None
     context: ContextState | None = None
     """The context for the next run of the conversation, after the end."""
+    sources: Sources = field(default_factory=Sources)
+    """The entries that the state depends on."""
+    _began: float = 0.0
+    """The time of the last start or resumption."""
     _decoded: dict[str, Message] = field(default_factory=dict)
 
     @property
@@ -187,14 +197,22 @@ class Replay:
             where = f"run {self.run.start.run_id}, entry {step.seq} ({step.entry.kind})"
             raise DamagedDataError(f"the journal of {where} is damaged: {e!r}; stop or erase the run") from e
         self.entries = step.seq + 1
-        if not isinstance(step.entry, Started | Resumed):
-            self.seconds += max(step.at - self.at, 0.0)
+        if isinstance(step.entry, Started | Resumed):
+            self.sources.seconds, self._began = self.seconds, step.at
+        self.seconds = self.sources.seconds + max(step.at - self._began, 0.0)
         self.at = step.at
+        self.sources.note(step.seq, step.entry.kind, step.common)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Set what the entries that are left out have determined, before the entry of *snapshot*."""
+        self.state.tool_calls, self.state.calls_of = dict(snapshot.counts), dict(snapshot.calls_of)
+        self.phase, self.sources.seconds = snapshot.phase, snapshot.seconds
 
     def _apply(self, step: JournalStep) -> None:  # noqa: C901 - one case for each kind of entry
         entry, common = step.entry, step.common
         if isinstance(entry, Started):
             self._apply_start(entry)
+        self._add(step.earlier)
         added_before = len(self.added)
         self._apply_log(common, step.messages)
         self.state.tool_calls.update(common.counts)
@@ -243,18 +261,20 @@ class Replay:
         return (*before[:first], *self.history, *before[first:])
 
     def _apply_log(self, common: Common, messages: Sequence[StoredMessage]) -> None:
-        rows = iter([stored.message for stored in messages])
+        first = 0
         for change in common.log:
             if isinstance(change, int):
-                for _ in range(change):
-                    message = next(rows)
-                    self.view.record.append(message)
-                    self.added.append(message)
-                    if isinstance(message, AssistantMessage):
-                        self.state.text = message.text
+                self._add(messages[first : first + change])
+                first += change
             else:
                 replaced = [message_of(self.texts[key], self.contents) for key in change]
                 self.view, self.replaced = unmeasured_view([*replaced, self.messages[-1]]), True
+
+    def _add(self, stored: Sequence[StoredMessage]) -> None:
+        messages = [each.message for each in stored]
+        self.view.record.extend(messages)
+        self.added.extend(messages)
+        self.state.text = next((m.text for m in reversed(messages) if isinstance(m, AssistantMessage)), self.state.text)
 
     def _apply_edits(self, common: Common) -> None:
         carried: list[Edit] = []
@@ -294,7 +314,7 @@ class Replay:
             self.schema = schema_of(self.texts[entry.schema])
         if entry.calls_of is not None:
             self.state.calls_of.update(entry.calls_of)
-        self.stage, self.turn, self.side_answers = "requested", None, []
+        self.stage, self.turn, self.outcome, self.side_answers = "requested", None, CONTINUE, []
         self.phase += 1
         own = entry.messages is not None
         self.request = OpenRequest(self._request(entry), entry.request.model, own, entry.prompt or "")
@@ -351,6 +371,8 @@ def replay(journal: StoredJournal, before_step: int | None = None) -> Replay:
     """
     found = _empty(journal)
     for step in read_steps(journal):
+        if journal.snapshot and step.seq == journal.snapshot:
+            found.restore(_snapshot_of(step))
         found.apply(step)
         if before_step is not None and step.step == before_step and isinstance(step.entry, ModelRequested):
             return found
@@ -359,6 +381,26 @@ def replay(journal: StoredJournal, before_step: int | None = None) -> Replay:
             f"run {journal.run.start.run_id} has no step {before_step}; choose one from 1 to {found.state.step}"
         )
     return found
+
+
+async def load_replay(store: Store, scope: AnyScope, run_id: str) -> Replay | None:
+    """Return the state of a run, read from its last snapshot on if that can be used; None if the run is unknown.
+
+    Raises `ErasedError`, `StorageError`.
+    """
+    journal = await store.load(scope, run_id, from_snapshot=True)
+    if journal is not None and journal.snapshot:
+        try:
+            return replay(journal)
+        except DamagedDataError:
+            journal = await store.load(scope, run_id)
+    return None if journal is None else replay(journal)
+
+
+def _snapshot_of(step: JournalStep) -> Snapshot:
+    if step.common.snapshot is None:
+        raise DamagedDataError(f"the snapshot in entry {step.seq} has another version")
+    return step.common.snapshot
 
 
 def request_entry(journal: StoredJournal, step: int) -> ModelRequested:

@@ -22,10 +22,12 @@ from ...storage.types import Reservation, RunEnd, RunStart, Settlement, StoredTe
 from ...token_engine.edits import Edit
 from ...usage import UsageRecord
 from ...waits import Wait
+from ..run_state import RunState
 from .data_policy import KEEP_ALL, stored_end, stored_messages, stored_start
 from .entries import Common, EndStatus, JournalEntry, UsageBooked, encode, message_texts
 from .lease import Tree
 from .patterns import redactor_of
+from .snapshot import INTERVAL, Snapshot, Sources
 
 
 @record(frozen=False)
@@ -84,7 +86,9 @@ class Journal:
         "_gathered",
         "_known",
         "_lock",
+        "_planned",
         "_salt",
+        "_sources",
         "_started",
         "_store",
         "_tree",
@@ -100,6 +104,7 @@ class Journal:
         "run_id",
         "scope",
         "seq",
+        "snapshot_from",
     )
 
     def __init__(
@@ -111,6 +116,10 @@ class Journal:
         self.run_id = run_id
         self.policy = KEEP_ALL
         self.ended = False
+        self.seq = 0
+        """The number of the next entry."""
+        self.snapshot_from = INTERVAL
+        """The number of the first entry that may have a snapshot."""
         self.commands = 0
         """The number of the newest command to the run."""
         self.processed = 0
@@ -124,13 +133,15 @@ class Journal:
         self.packed_context: Sequence[Any] | None = None
         """The chat's context as entry 0 has it."""
         self.scope = scope
-        self.seq = 0
         self._started = False
         self._lock = asyncio.Lock()
         self._salt = token()  # ids outlive their texts, and must not let anyone verify a guess at a short text
         self._gathered = _Gathered()
         self._unsure: tuple[stored.Entry, _Gathered] | None = None
         """An entry whose append was cancelled, and what it contains."""
+        self._sources = Sources()
+        self._planned: Snapshot | None = None
+        """The snapshot of the next request."""
         self._known: dict[str, Any] = {"text": ""}
         """Values recorded last, by name: an entry repeats none of them. The recorded messages imply the `text`."""
 
@@ -235,6 +246,14 @@ class Journal:
                 found[name] = known[name] = value
         return found
 
+    def plan_snapshot(self, phase: int, state: RunState, size: int) -> None:
+        """Let the next request have a snapshot, if *size* characters may be repeated. Nothing is known then."""
+        if self._sources.is_due(self.seq, size):
+            self._known.clear()
+            self.snapshot_from = self.seq + INTERVAL
+            counts, calls_of = state.tool_calls, state.calls_of
+            self._planned = Snapshot(entries=(), phase=phase, seconds=0.0, counts=counts, calls_of=calls_of)
+
     # -- appending -----------------------------------------------------------------------------------------------
 
     async def start(self, start: RunStart, entry: JournalEntry, operations: Sequence[Operation] = ()) -> None:
@@ -249,13 +268,15 @@ class Journal:
         row = self._row(entry, 0, gathered, operations)
         self._unsure = (row, gathered)
         limited = await self._store.begin(start, row, self._tree.claim)
+        self._sources.note(0, row.kind, gathered.common)
         self._tree.budgeted = self._tree.budgeted or limited
         self._unsure = None
         self.seq = 1
 
-    def restore(self, seq: int, commands: int, text: str) -> None:
-        """Continue after the entries of an earlier process."""
-        self._started = True
+    def restore(self, seq: int, commands: int, text: str, sources: Sources | None = None) -> None:
+        """Continue after the entries of an earlier process, which have the *sources* of the run's state."""
+        self._started, self._sources = True, sources or self._sources
+        self.snapshot_from = self._sources.last + INTERVAL
         self.seq, self.processed, self.commands, self._known["text"] = seq, commands, commands, text
 
     async def append(  # noqa: C901 - what happens around one append, in its order
@@ -291,6 +312,10 @@ class Journal:
             if aside or usage_only:
                 gathered, rest = gathered.split()
                 self._gathered = rest if aside else self._gathered
+            if self._planned is not None and entry.kind == "model_requested":
+                named, seconds = self._sources.entries(), self._sources.seconds
+                gathered.common.snapshot = replace(self._planned, entries=named, seconds=seconds)
+                self._planned = None
             row = self._row(entry, step, gathered, operations, waits=waits, reserve=reserve, end=end, read=read)
             if self._tree.flush_events is not None:
                 # Queued before the entry: if a crash follows, the log has what the journal has.
@@ -307,6 +332,7 @@ class Journal:
                 elif isinstance(error, UnreadMessagesError):
                     self.commands = error.number
                 raise
+            self._sources.note(row.seq, row.kind, gathered.common)
             self.seq, self.commands = head.seq, head.commands
             if end is not None:
                 self.ended = True
@@ -331,6 +357,7 @@ class Journal:
         if run is None or run.entries <= row.seq:
             self._unwritten(gathered)
         else:
+            self._sources.note(row.seq, row.kind, gathered.common)
             self.seq = run.entries
             self.ended = run.end is not None
             self._end_unsent(row)
@@ -346,6 +373,7 @@ class Journal:
 
     def _unwritten(self, gathered: _Gathered) -> None:
         """Keep *gathered* for the next append, which then repeats every value."""
+        gathered.common.snapshot = None
         self._gathered = gathered.before(self._gathered)
         self._known.clear()
 

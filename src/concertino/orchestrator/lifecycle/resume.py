@@ -18,7 +18,7 @@ from ...token_engine.edits import decode_edits
 from ...token_engine.token_engine import TokenEngine
 from ..chat import Attachment, Chat
 from ..journal.entries import Resumed, unpack_context
-from ..journal.replay import Replay, replay
+from ..journal.replay import Replay, load_replay
 from ..meter import Meter
 from ..model_call.request import offer_recall
 from ..resources import limits_from
@@ -92,12 +92,12 @@ async def _claimed(store: Store, scope: Scope, run_id: str, lease: float, claime
 
 
 async def _replayed(store: Store, scope: Scope, run_id: str) -> Replay:
-    journal = await store.load(scope, run_id)
-    if journal is None:
+    found = await load_replay(store, scope, run_id)
+    if found is None:
         raise UnknownRunError(f"there is no run {run_id!r} in this store")
-    if journal.run.end is not None:
-        raise RunEndedError(f"run {run_id} has ended: it is {journal.run.end.status}")
-    return replay(journal)
+    if found.run.end is not None:
+        raise RunEndedError(f"run {run_id} has ended: it is {found.run.end.status}")
+    return found
 
 
 async def _restore_operations(run: RunSession, store: Store) -> None:
@@ -148,7 +148,8 @@ def _restore(run: RunSession, found: Replay) -> None:
     for answer in found.side_answers:
         run.side_answers.setdefault((answer.caller, answer.question), []).append(answer.answer)
     run.tree.content_index = max(run.tree.content_index, found.index)
-    run.journal.restore(found.entries, found.commands, found.state.text)
+    found.sources.seconds = found.seconds
+    run.journal.restore(found.entries, found.commands, found.state.text, found.sources)
     if found.stage == "started":
         return
     run.system = found.system
@@ -179,8 +180,7 @@ async def child_result(run: RunSession, parent: Parent, output_type: Any) -> tup
         return None, False
     if stored.end is None:
         return None, True
-    journal = await store.load(run.scope, stored.start.run_id)
-    assert journal is not None
-    found = replay(journal)
+    found = await load_replay(store, run.scope, stored.start.run_id)
+    assert found is not None
     usage = run.tree.ledger.records(stored.start.agent_path)
     return await replayed_result(found, usage, output_type), True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeVar, get_args
@@ -11,7 +12,7 @@ from ...messages import Message
 from ...operations import Operation
 from ...scope import AnyScope, Operator, Scope
 from ...usage import Tokens, UsageRecord
-from ..codec import decode_json, decode_messages
+from ..codec import decode_json, decode_messages, encode_json
 from ..types import JOURNAL_VERSION, EntryKind, StoredEntry, StoredJournal, StoredMessage, StoredRun, UsageSum
 from .media import contents_of, contents_of_outcome
 from .rows import hash_key, to_message, to_operation, to_run, to_usage
@@ -152,8 +153,11 @@ def _to_sum(row: tuple[Any, ...], width: int) -> UsageSum:
     )
 
 
-def load(connection: Session, scope: AnyScope, run_id: str) -> StoredJournal | None:
-    """Return a run's whole journal. Raises `StorageError` with run and entry if an entry cannot be read."""
+def load(connection: Session, scope: AnyScope, run_id: str, *, from_snapshot: bool = False) -> StoredJournal | None:
+    """Return a run's journal, whole or *from_snapshot* on.
+
+    Raises `StorageError` with run and entry if an entry cannot be read.
+    """
     sql = connection.queries
     # One transaction: entries, messages and usage must be consistent.
     with connection.reading():
@@ -163,23 +167,61 @@ def load(connection: Session, scope: AnyScope, run_id: str) -> StoredJournal | N
             return None
         (run,) = runs(connection, scope, 1, run_id=run_id)
         key, owner = (found[0],), found[1]
-        rows = connection.execute(sql["entries"], key).fetchall()
+        snapshot, rows = _rows_from_snapshot(connection, found[0]) if from_snapshot else (0, None)
+        if rows is None:
+            rows = connection.execute(sql["entries"], key).fetchall()
         contents = contents_of(connection, found[0])
         messages = connection.execute(sql["messages_of_entries"], key).fetchall()
         sent = _by_entry(run_id, (row for row in messages if row["body"]), lambda row: _message(row, contents))
-        used = _by_entry(run_id, connection.execute(sql["usage_of_entries"], key).fetchall(), _usage)
-        entries = tuple(_entry(run_id, row, sent, used) for row in rows)
+        booked = () if from_snapshot else connection.execute(sql["usage_of_entries"], key).fetchall()
+        used = _by_entry(run_id, booked, _usage)
+        earlier = _earlier(sent, [row["seq"] for row in rows]) if snapshot else {}
+        entries = tuple(_entry(run_id, row, sent, used, earlier) for row in rows)
         names = dict.fromkeys(name for entry in entries for name in _texts(entry.body))
         texts = {name: text_of(connection, name, owner) for name in names}
         follows = entries[0].body.get("follows") if entries else None
-        earlier = tuple(branch_messages(connection, follows[0])[0]) if follows else ()
+        history = tuple(branch_messages(connection, follows[0])[0]) if follows else ()
     return StoredJournal(
         run=run,
         entries=entries,
         texts={name: body for name, body in texts.items() if body is not None},
-        history=earlier,
+        history=history,
         contents=contents,
+        snapshot=snapshot,
     )
+
+
+def _rows_from_snapshot(connection: Session, run: int) -> tuple[int, list[Row] | None]:
+    """Return the number of the entry with the last snapshot, and the rows that resuming needs.
+
+    0 and None without a snapshot, or if it is damaged.
+    """
+    sql = connection.queries
+    found = connection.execute(sql["last_snapshot"], (run,)).fetchone()
+    if found is None:
+        return 0, None
+    seq, body = found
+    try:
+        named = decode_json(body, dict)["snapshot"]["entries"]
+        numbers = {0, *named}
+    except (StorageError, KeyError, TypeError):
+        return 0, None
+    if any(type(number) is not int or not 0 <= number < seq for number in numbers):
+        return 0, None
+    bound = {"run": run, "seq": seq, "named": encode_json(sorted(numbers))}
+    rows = connection.execute(sql["entries_from_snapshot"], bound).fetchall()
+    complete = len(numbers) == sum(row["seq"] < seq for row in rows)
+    return (seq, rows) if complete else (0, None)
+
+
+def _earlier(sent: Mapping[int, list[StoredMessage]], loaded: Sequence[int]) -> dict[int, list[StoredMessage]]:
+    """Return the messages of the entries that were not *loaded*, by the number of the next one that was."""
+    found: dict[int, list[StoredMessage]] = {}
+    known = frozenset(loaded)
+    for seq, messages in sent.items():  # in the order of the entries
+        if seq not in known:
+            found.setdefault(loaded[bisect_left(loaded, seq)], []).extend(messages)
+    return found
 
 
 def branch_messages(connection: Session, run_id: str, after: str = "") -> tuple[list[Message], bool, bool]:
@@ -195,7 +237,11 @@ def branch_messages(connection: Session, run_id: str, after: str = "") -> tuple[
 
 
 def _entry(
-    run_id: str, row: Row, sent: dict[int, list[StoredMessage]], used: dict[int, list[UsageRecord]]
+    run_id: str,
+    row: Row,
+    sent: Mapping[int, list[StoredMessage]],
+    used: Mapping[int, list[UsageRecord]],
+    earlier: Mapping[int, list[StoredMessage]],
 ) -> StoredEntry:
     seq = row["seq"]
     if row["version"] > JOURNAL_VERSION or row["kind"] not in _KINDS:
@@ -219,6 +265,7 @@ def _entry(
         erased=bool(row["erased"]) or row["content"] == "",
         messages=tuple(sent.get(seq, ())),
         usage=tuple(used.get(seq, ())),
+        earlier=tuple(earlier.get(seq, ())),
     )
 
 

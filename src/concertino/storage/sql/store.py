@@ -194,9 +194,9 @@ class SqlStore(SqlApprovalRules, SqlConversations, SqlSchedules, SqlSecrets, Sql
         """Release *claim*."""
         await self._connection.write(TreeCall(claim.root_id, claims.release, claim))
 
-    async def load(self, scope: AnyScope, run_id: str) -> StoredJournal | None:
-        """Return a run's whole journal, or None."""
-        return await self._connection.run_after(run_id, reader.load, scope, run_id)
+    async def load(self, scope: AnyScope, run_id: str, *, from_snapshot: bool = False) -> StoredJournal | None:
+        """Return a run's journal, whole or from its last snapshot on, or None."""
+        return await self._connection.run_after(run_id, reader.load, scope, run_id, from_snapshot=from_snapshot)
 
     async def run(self, scope: AnyScope, run_id: str) -> StoredRun | None:
         """Return one run, or None."""

@@ -54,6 +54,17 @@ ORDER BY u.booking LIMIT :limit;
 -- name: entries
 SELECT seq, epoch, kind, step, at, version, body, erased, content FROM journal WHERE run = ? ORDER BY seq;
 
+-- name: last_snapshot
+-- Backwards, so that no more is read than what follows it.
+SELECT seq, body FROM journal WHERE run = ? AND body LIKE '{"snapshot":%' ORDER BY seq DESC LIMIT 1;
+
+-- name: entries_from_snapshot
+SELECT j.seq, j.epoch, j.kind, j.step, j.at, j.version, j.body, j.erased, j.content
+FROM json_each(:named) AS n CROSS JOIN journal AS j ON j.run = :run AND j.seq = CAST(n.value AS INTEGER)
+UNION ALL
+SELECT seq, epoch, kind, step, at, version, body, erased, content FROM journal WHERE run = :run AND seq >= :seq
+ORDER BY seq;
+
 -- name: messages_of_entries
 SELECT entry, body, tokens, progress FROM messages WHERE run = ? AND body <> '' ORDER BY number;
 
