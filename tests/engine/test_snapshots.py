@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,13 +23,16 @@ from concertino import (
     Retention,
     RunContext,
     RunResult,
+    Special,
+    ToolContext,
     ToolOrchestrator,
     ToolResult,
     tool,
 )
 from concertino.agents import delegate
+from concertino.messages import ToolCall, UserMessage
 from concertino.orchestrator import Replay, replay
-from concertino.storage import Entry, Head
+from concertino.storage import Entry, Head, StoredJournal
 from concertino.testing import ScriptedModel, call
 from concertino.waits import Resolution
 
@@ -49,18 +53,19 @@ class Comparing(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.snapshots = 0
-        self.most_entries = 0
 
     async def append(self, entry: Entry) -> Head:
         head = await super().append(entry)
         self.snapshots += "snapshot" in entry.body
-        short, whole = [
-            await self.load(OPERATOR, entry.run_id, from_snapshot=from_snapshot) for from_snapshot in (True, False)
-        ]
-        assert short is not None and whole is not None
-        self.most_entries = max(self.most_entries, len(short.entries))
+        short, whole = [await loaded(self, entry.run_id, from_snapshot=asked) for asked in (True, False)]
         assert state_of(replay(short)) == state_of(replay(whole))
         return head
+
+
+async def loaded(store: MemoryStore, run_id: str, *, from_snapshot: bool = True) -> StoredJournal:
+    journal = await store.load(OPERATOR, run_id, from_snapshot=from_snapshot)
+    assert journal is not None
+    return journal
 
 
 @dataclass
@@ -82,6 +87,18 @@ async def pay(euros: int) -> str:
     return f"paid {euros}"
 
 
+@tool(effect="read")
+async def ponder(context: ToolContext) -> str:
+    """Ask the model."""
+    return await context.ask("Which day is it?")
+
+
+@tool(effect="read")
+async def restart() -> str:
+    """Begin a new conversation."""
+    return "new"
+
+
 class Child(AgentConfig[None]):
     name = "child"
     prompt = "You are the child."
@@ -89,11 +106,11 @@ class Child(AgentConfig[None]):
 
 
 class Clerk(AgentConfig[Notes]):
-    """Looks up, pays after an approval, delegates, and replaces its conversation when it is asked to."""
+    """Looks up, pays after an approval, asks, delegates, and begins a new conversation."""
 
     name = "clerk"
     prompt = "You are the clerk."
-    tools = (look, pay, delegate(Child(), name="child", description="Ask the child."))
+    tools = (look, pay, ponder, restart, delegate(Child(), name="child", description="Ask the child."))
     tool_call_limit = 1_000
 
     async def initialize_agent_state(self, run: RunContext[Notes]) -> Notes:
@@ -103,13 +120,16 @@ class Clerk(AgentConfig[Notes]):
         run.agent_state.seen += 1
         return Ask() if call.name == "pay" else super().authorize_tool_call(run, call, dict(arguments))
 
+    async def handle_special_tools(self, run: RunContext[Notes], call: ToolCall, outcome: Any) -> Special | None:
+        return Special(messages=(UserMessage("Go on."),)) if call.name == "restart" else None
+
 
 def within(context: int) -> Any:
     return lambda scope, model, agent: Limits(context=context, output=500, tool_calls=1_000)
 
 
 async def finished(store: MemoryStore, model: ScriptedModel, context: int) -> RunResult:
-    """Run the clerk to its end. Each approval is answered, and resumes the run in another process, so to speak."""
+    """Run the clerk to its end. Each approval is answered, and the run is resumed."""
     retention = Retention(frees=400, price=1e9, floor=0)
     resources = Resources(store=store, limits=within(context), retention=retention)
     result = await ToolOrchestrator(Chat("Go.", model=model), Clerk(), resources=resources).run()
@@ -122,29 +142,67 @@ async def finished(store: MemoryStore, model: ScriptedModel, context: int) -> Ru
     return result
 
 
-actions = st.lists(st.sampled_from(["look", "look", "look", "two", "pay", "delegate"]), min_size=6, max_size=14)
-
-
 def script(wanted: list[str]) -> ScriptedModel:
-    one: dict[str, Any] = {"look": call("look", n=1), "pay": call("pay", euros=3)}
-    one |= {"two": [call("look", n=2), call("look", n=3)], "delegate": call("child", task="look")}
-    parent = [one[name] for name in wanted]
+    one: dict[str, list[Any]] = {name: [call(name)] for name in ("restart",)}
+    one |= {"look": [call("look", n=1)], "pay": [call("pay", euros=3)], "ponder": [call("ponder"), "Monday."]}
+    one |= {"two": [[call("look", n=2), call("look", n=3)]], "delegate": [call("child", query="look")]}
+    parent = [answer for name in wanted for answer in one[name]]
     child = [each for _ in range(wanted.count("delegate")) for each in (call("look", n=4), call("look", n=5), "seen")]
     scripts: dict[str, list[Any]] = {"the clerk": [*parent, "done"], "the child": child}
     return ScriptedModel(scripts=scripts, summaries=["in short"] * 100)
 
 
+names = st.sampled_from(["look", "look", "look", "two", "pay", "ponder", "delegate", "restart"])
+
+
 @pytest.mark.slow
-@settings(max_examples=25)
-@given(actions, st.sampled_from([3_000, 100_000]), st.sampled_from([1, 3, 7]))
-def test_a_replay_from_a_snapshot_is_that_of_the_whole_journal(wanted: list[str], context: int, interval: int) -> None:
+@settings(max_examples=12)
+@given(st.lists(names, min_size=5, max_size=10), st.sampled_from([3_000, 100_000]), st.sampled_from([1, 3, 7]))
+def test_a_run_with_snapshots_is_the_run_without_them(wanted: list[str], context: int, interval: int) -> None:
     async def go() -> None:
-        store = Comparing()
+        store, plain, models = Comparing(), MemoryStore(), (script(wanted), script(wanted))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("concertino.orchestrator.journal.writer.INTERVAL", interval)
             patch.setattr("concertino.orchestrator.journal.snapshot._SHARE", 10_000)
-            result = await finished(store, script(wanted), context)
-        assert result.text == "done"
+            result = await finished(store, models[0], context)
+        other = await finished(plain, models[1], context)
+        assert (result.text, result.messages, result.data) == ("done", other.messages, other.data)
+        assert (result.steps, result.tool_calls, result.report) == (other.steps, other.tool_calls, other.report)
+        asked = [[list(request.messages) for request in model.requests] for model in models]
+        assert asked[0] == asked[1]
         assert store.snapshots
 
     asyncio.run(go())
+
+
+async def looked(steps: int) -> tuple[MemoryStore, str, list[int]]:
+    """Return the store and the id of a run that waits after *steps* steps, and the bytes of each of its entries."""
+    written: list[int] = []
+
+    class Measured(MemoryStore):
+        async def append(self, entry: Entry) -> Head:
+            written.append(len(json.dumps([entry.body, entry.content])))
+            return await super().append(entry)
+
+    store, model = Measured(), ScriptedModel(*[call("look", n=1)] * steps, call("pay", euros=3))
+    resources = Resources(store=store, limits=within(1_000_000))
+    result = await ToolOrchestrator(Chat("Go.", model=model), Clerk(), resources=resources).run()
+    assert result.status == "suspended"
+    return store, result.run_id, written
+
+
+async def test_a_short_run_has_no_snapshot() -> None:
+    store, run_id, _ = await looked(20)
+    assert not (await loaded(store, run_id)).snapshot
+
+
+@pytest.mark.slow
+async def test_resuming_reads_as_many_entries_late_as_early() -> None:
+    for steps in (60, 400):
+        store, run_id, written = await looked(steps)
+        short = await loaded(store, run_id)
+        assert short.snapshot
+        assert len(short.entries) <= 140
+        assert len(json.dumps([(entry.body, entry.content) for entry in short.entries])) <= 60_000
+    early, late = sum(written[20:280]), sum(written[-280:-20])
+    assert abs(late - early) < early // 10, "a step writes as much late as early"

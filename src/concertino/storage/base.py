@@ -101,7 +101,7 @@ class JournalStore(Protocol):
 
         A snapshot is an entry whose body has `snapshot` as its first name; its `entries` are the numbers of the earlier
         entries that it depends on. *from_snapshot* leaves out all usage, and the other entries before the last
-        snapshot, of which only the messages are read. A store may ignore it.
+        snapshot, of which only the messages are read. A damaged snapshot is not used.
 
         Raises `StorageError` if an entry is corrupt or of a newer format; the message names the run and the entry.
         """

@@ -155,6 +155,40 @@ async def test_a_journal_comes_back_whole(store: FullStore) -> None:
     assert await store.load(OPERATOR, "nobody") is None
 
 
+async def test_a_journal_is_read_from_its_last_snapshot(store: FullStore) -> None:
+    tree = await start_tree(store)
+    await tree.append(
+        messages=[whole("a")], usage=[record(1)], body={"texts": ["t"]}, texts=[StoredText(id="t", body="x")]
+    )
+    await tree.append(body={"snapshot": {"entries": []}})
+    await tree.append(messages=[whole("b")], content={"edits": 1})
+    await tree.append(messages=[whole("c"), whole("d")])
+    await tree.append(messages=[whole("e")], body={"snapshot": {"entries": [3], "state": 1}}, usage=[record(2)])
+    await tree.append("model_answered", messages=[whole("f")])
+    found, complete = [await store.load(OPERATOR, "r1", from_snapshot=asked) for asked in (True, False)]
+    assert found is not None and complete is not None
+    assert (found.snapshot, complete.snapshot) == (5, 0)
+    assert [entry.seq for entry in found.entries] == [0, 3, 5, 6]
+    assert [entry.content for entry in found.entries] == [None, {"edits": 1}, None, None]
+    earlier = [[stored.message for stored in entry.earlier] for entry in found.entries]
+    assert earlier == [[], [UserMessage("a")], [UserMessage("c"), UserMessage("d")], []]
+    assert found.entries[2].messages == complete.entries[5].messages
+    assert not any(entry.usage for entry in found.entries)
+    assert (found.run, found.texts) == (complete.run, {})
+    assert await store.load(OPERATOR, "nobody", from_snapshot=True) is None
+
+
+@pytest.mark.parametrize(
+    "bad", [None, [], {}, {"entries": None}, {"entries": ["x"]}, {"entries": [2]}, {"entries": [-1]}]
+)
+async def test_a_damaged_snapshot_is_not_used(store: FullStore, bad: Any) -> None:
+    tree = await start_tree(store)
+    await tree.append(messages=[whole("a")])
+    await tree.append(body={"snapshot": bad})
+    found, complete = [await store.load(OPERATOR, "r1", from_snapshot=asked) for asked in (True, False)]
+    assert found == complete
+
+
 async def test_a_text_is_stored_once(store: FullStore) -> None:
     tree = await start_tree(store)
     for body in ("first", "second"):
