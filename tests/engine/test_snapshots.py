@@ -30,6 +30,7 @@ from concertino import (
     tool,
 )
 from concertino.agents import delegate
+from concertino.errors import BudgetError
 from concertino.messages import ToolCall, UserMessage
 from concertino.orchestrator import Replay, replay
 from concertino.storage import Entry, Head, StoredJournal
@@ -175,6 +176,39 @@ def test_a_run_with_snapshots_is_the_run_without_them(wanted: list[str], context
     asyncio.run(go())
 
 
+async def test_a_snapshot_that_was_refused_is_not_written_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(Comparing):
+        refused = 0
+
+        async def append(self, entry: Entry) -> Head:
+            if "snapshot" in entry.body and not self.refused:
+                self.refused = entry.seq
+                raise BudgetError("nothing is left", "user", 0)
+            assert self.snapshots == ("snapshot" in entry.body)
+            return await super().append(entry)
+
+    monkeypatch.setattr("concertino.orchestrator.journal.writer.INTERVAL", 6)
+    monkeypatch.setattr("concertino.orchestrator.journal.snapshot._SHARE", 10_000)
+    store = Refusing()
+    result = await finished(store, script(["look"] * 5), 100_000)
+    assert (result.status, store.snapshots) == ("limited", 0)
+    assert store.refused
+
+
+async def test_a_snapshot_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("concertino.orchestrator.journal.writer.INTERVAL", 2)
+    monkeypatch.setattr("concertino.orchestrator.journal.snapshot._SHARE", 10_000)
+    monkeypatch.setattr("concertino.orchestrator.journal.snapshot.VERSION", 2)
+    store, model = MemoryStore(), script(["look", "look", "pay"])
+    resources = Resources(store=store)
+    result = await ToolOrchestrator(Chat("Go.", model=model), Clerk(), resources=resources).run()
+    monkeypatch.undo()
+    assert (await loaded(store, result.run_id)).snapshot
+    await store.resolve(OPERATOR, result.waiting[0].key, Resolution(verdict="approved", by="ann"))
+    again = ToolOrchestrator(Chat("", model=model), Clerk(), resources=resources, resume=True, run_id=result.run_id)
+    assert (await again.run()).text == "done"
+
+
 async def looked(steps: int) -> tuple[MemoryStore, str, list[int]]:
     """Return the store and the id of a run that waits after *steps* steps, and the bytes of each of its entries."""
     written: list[int] = []
@@ -191,9 +225,12 @@ async def looked(steps: int) -> tuple[MemoryStore, str, list[int]]:
     return store, result.run_id, written
 
 
-async def test_a_short_run_has_no_snapshot() -> None:
-    store, run_id, _ = await looked(20)
-    assert not (await loaded(store, run_id)).snapshot
+@pytest.mark.slow
+async def test_a_short_run_has_no_snapshot_nor_one_with_much_to_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    for steps, prompt in ((20, "short"), (100, "x" * 20_000)):
+        monkeypatch.setattr(Clerk, "prompt", prompt)
+        store, run_id, _ = await looked(steps)
+        assert not (await loaded(store, run_id)).snapshot
 
 
 @pytest.mark.slow

@@ -399,7 +399,7 @@ async def load_replay(store: Store, scope: AnyScope, run_id: str) -> Replay | No
 
 def _snapshot_of(step: JournalStep) -> Snapshot:
     if step.common.snapshot is None:
-        raise DamagedDataError(f"the snapshot in entry {step.seq} has another version")
+        raise DamagedDataError(f"the snapshot in entry {step.seq} cannot be read")
     return step.common.snapshot
 
 

@@ -1,6 +1,6 @@
 """Snapshots: requests that repeat what earlier entries recorded, and name the entries that the run still depends on.
 
-A snapshot is derived from the journal and holds no content. With it, resuming reads the entries that it names and
+A snapshot is derived from the journal and has no content. With it, resuming reads the entries that it names and
 those from its own on; without it, or if it cannot be read, the whole journal.
 """
 
@@ -45,15 +45,20 @@ class Snapshot:
 
     @classmethod
     def read(cls, form: Mapping[str, Any] | None) -> Snapshot | None:
-        """Return the snapshot of a form that `write` made; None without one, or if its version is another one."""
-        if form is None or form.get("version") != VERSION:
+        """Return the snapshot of a form that `write` made; None without one, or if it cannot be read."""
+        if form is None:
             return None
-        phase, seconds, counts, calls_of = form["state"]
+        try:
+            if form["version"] != VERSION:
+                return None
+            phase, seconds, counts, calls_of = form["state"]
+        except (KeyError, TypeError, ValueError):
+            return None
         return cls(entries=form["entries"], phase=phase, seconds=seconds, counts=counts, calls_of=calls_of)
 
 
 class Sources:
-    """The numbers of the entries that a run's state depends on beside its last request."""
+    """The numbers of the entries that a run's state depends on, besides its last snapshot."""
 
     __slots__ = ("_began", "_data", "_edits", "_ready", "last", "seconds")
 
