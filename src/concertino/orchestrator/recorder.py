@@ -80,7 +80,7 @@ async def record_request(
     """
     journal, specs, request = run.journal, run.registry.specs(), prepared.request
     here = position(run)
-    if journal.seq >= journal.snapshot_from:
+    if journal.on and journal.seq >= journal.snapshot_from:
         size = len(here.agent_state or "") + len(run.system) + sum([len(spec.text) for spec in specs])
         journal.plan_snapshot(run.phase, run.state, size)
     changes = journal.changes(system=run.system, tools=specs, cache_key=request.cache_key)

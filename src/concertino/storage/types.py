@@ -315,8 +315,8 @@ class StoredJournal:
     contents: Mapping[str, str] = field(default_factory=dict)
     """Contents of the run's media by digest."""
     snapshot: int = 0
-    """Number of the entry with the snapshot that it was read from: of the entries before it, there are the first and
-    those that the snapshot names, and no usage. 0: the journal is whole."""
+    """Number of the entry with the snapshot that it was read from: of the entries before it, only the first and the
+    named ones are there, and no usage is. 0: the journal is whole."""
 
 
 @record(kw_only=True)

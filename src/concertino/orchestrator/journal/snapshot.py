@@ -19,6 +19,8 @@ VERSION = 1
 """Version of the form. A snapshot of another version is ignored."""
 INTERVAL = 64
 """Fewest entries between two snapshots."""
+NOTED = frozenset({"resumed", "summary_ready", "log", "carried", "snapshot"})
+"""Kinds of entries, and names in the structure of others, that `Sources` must know, besides edits and results."""
 _SHARE = 64
 """Most characters of a snapshot for each entry since the last one, so that a step writes as much late as early."""
 

@@ -27,7 +27,7 @@ from .data_policy import KEEP_ALL, stored_end, stored_messages, stored_start
 from .entries import Common, EndStatus, JournalEntry, UsageBooked, encode, message_texts
 from .lease import Tree
 from .patterns import redactor_of
-from .snapshot import INTERVAL, Snapshot, Sources
+from .snapshot import INTERVAL, NOTED, Snapshot, Sources
 
 
 @record(frozen=False)
@@ -116,10 +116,6 @@ class Journal:
         self.run_id = run_id
         self.policy = KEEP_ALL
         self.ended = False
-        self.seq = 0
-        """The number of the next entry."""
-        self.snapshot_from = INTERVAL
-        """The number of the first entry that may have a snapshot."""
         self.commands = 0
         """The number of the newest command to the run."""
         self.processed = 0
@@ -133,6 +129,10 @@ class Journal:
         self.packed_context: Sequence[Any] | None = None
         """The chat's context as entry 0 has it."""
         self.scope = scope
+        self.seq = 0
+        """The number of the next entry."""
+        self.snapshot_from = INTERVAL
+        """The number of the first entry that may have a snapshot."""
         self._started = False
         self._lock = asyncio.Lock()
         self._salt = token()  # ids outlive their texts, and must not let anyone verify a guess at a short text
@@ -268,7 +268,6 @@ class Journal:
         row = self._row(entry, 0, gathered, operations)
         self._unsure = (row, gathered)
         limited = await self._store.begin(start, row, self._tree.claim)
-        self._sources.note(0, row.kind, gathered.common)
         self._tree.budgeted = self._tree.budgeted or limited
         self._unsure = None
         self.seq = 1
@@ -312,10 +311,6 @@ class Journal:
             if aside or usage_only:
                 gathered, rest = gathered.split()
                 self._gathered = rest if aside else self._gathered
-            if self._planned is not None and entry.kind == "model_requested":
-                named, seconds = self._sources.entries(), self._sources.seconds
-                gathered.common.snapshot = replace(self._planned, entries=named, seconds=seconds)
-                self._planned = None
             row = self._row(entry, step, gathered, operations, waits=waits, reserve=reserve, end=end, read=read)
             if self._tree.flush_events is not None:
                 # Queued before the entry: if a crash follows, the log has what the journal has.
@@ -332,7 +327,9 @@ class Journal:
                 elif isinstance(error, UnreadMessagesError):
                     self.commands = error.number
                 raise
-            self._sources.note(row.seq, row.kind, gathered.common)
+            common = gathered.common
+            if common.edits or common.data or row.body.keys() & NOTED or row.kind in NOTED:  # few entries
+                self._sources.note(row.seq, row.kind, common)
             self.seq, self.commands = head.seq, head.commands
             if end is not None:
                 self.ended = True
@@ -395,6 +392,9 @@ class Journal:
         common.texts = [*gathered.texts, *gathered.named]
         common.transitions = [(operation.key, operation.state) for operation in changed]
         common.transitions += gathered.attempts
+        if self._planned is not None and entry.kind == "model_requested":
+            named, seconds = self._sources.entries(), self._sources.seconds
+            common.snapshot, self._planned = replace(self._planned, entries=named, seconds=seconds), None
         body, content = encode(entry, common, self._known)
         redactor = redactor_of(self.policy.patterns) if self.policy.patterns else None
         if redactor is not None:

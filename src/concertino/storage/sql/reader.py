@@ -215,7 +215,7 @@ def _rows_from_snapshot(connection: Session, run: int) -> tuple[int, list[Row] |
 
 
 def _earlier(sent: Mapping[int, list[StoredMessage]], loaded: Sequence[int]) -> dict[int, list[StoredMessage]]:
-    """Return the messages of the entries that were not *loaded*, by the number of the next one that was."""
+    """Return the messages of the entries that were not *loaded*, by the number of the next loaded one."""
     found: dict[int, list[StoredMessage]] = {}
     known = frozenset(loaded)
     for seq, messages in sent.items():  # in the order of the entries
