@@ -90,7 +90,7 @@ def handed_back(tool: Tool, answer: Wait, content: str, *, is_error: bool) -> tu
     if is_error or not tool.target or resolution.by != tool_run(tool.target, tool.name):
         return content, is_error
     try:
-        form = json.loads(content)
+        form = dict(json.loads(content))
         if "error" in form:
             return str(form["error"]), True
         media = tuple([Media(**each) for each in form.get("media", ())])
