@@ -34,7 +34,7 @@ from concertino.events import RunEnded, RunResult, ToolDone
 from concertino.messages import Media, ToolMessage
 from concertino.runtime import Fleet, LiveRun
 from concertino.runtime.bus.base import RemoteBell
-from concertino.testing import ScriptedModel, call
+from concertino.testing import Answer, ScriptedModel, call
 from concertino.tools import FunctionTool, Pending, Tool
 from concertino.waits import Resolution
 
@@ -154,7 +154,7 @@ async def test_processes_on_servers_share_the_calls(url: str, schema: str, make_
         return f"paid {size}"
 
     made = gpu_tool(pay, effect="once")
-    calls = [call("render", size=size, id=f"c{size}") for size in range(12)]
+    calls = [call("render", size=size) for size in range(12)]
     model = ScriptedModel(calls, "All is paid.")
     async with (
         await PostgresStore.open(url, schema=schema) as store,
@@ -376,8 +376,12 @@ async def test_a_reading_tool_does_not_start_before_the_answer_is_recorded() -> 
     class Early(Desk):
         start_tools_early = True
 
+    async def midway() -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
     made, store = gpu_tool(render, effect="read"), MemoryStore()
-    model = ScriptedModel(call("render", size=3), "Done.")
+    model = ScriptedModel(Answer(calls=(call("render", size=3),), midway=midway), "Done.")
     async with fleet(model, Early(made), made, store=store) as (desks, _):
         run = await desks.start(ASKED, "desk")
         await ended(desks, run)
