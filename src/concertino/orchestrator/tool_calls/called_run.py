@@ -6,7 +6,7 @@ import json
 from contextlib import suppress
 from typing import Any
 
-from ...errors import ConcertinoError, ToolError
+from ...errors import DamagedDataError, ErasedError, ToolError
 from ...ids import child_run_id
 from ...messages import Media
 from ...targets import tool_run
@@ -107,10 +107,10 @@ async def count_called_run(run: RunSession, key: str, tool: Tool) -> None:
     for record in await store.usage(run.scope, called):
         if run.tree.ledger.book(record):
             run.meter.restore_usage([record])
-    journal = await store.load(run.scope, called)
-    if journal is None:
-        return  # it has not started
-    with suppress(ConcertinoError):  # its data policy may have erased the journal
+    with suppress(DamagedDataError, ErasedError):  # by its data policy
+        journal = await store.load(run.scope, called)
+        if journal is None:
+            return  # it has not started
         counts = dict(replay(journal).state.tool_calls)
         if tool.target:  # the call itself is counted
             counts.pop(journal.run.start.agent_path, None)
