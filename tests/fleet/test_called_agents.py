@@ -202,7 +202,9 @@ async def test_a_sub_agent_that_is_given_up_is_the_result_of_the_call(damaged: b
             for _ in range(2):
                 await store.claim(OPERATOR, run_id, "a process that dies", 0.0)
         again = Runtime([Clerk()], Resources(store=store, models=lambda _: clerk), sweep=3600.0, tries=1)
-        await joined(again, Fleet(bell=desks._log.bell, targets=TARGETS, takes=["batch"])).look()
+        bell = desks._log.bell
+        assert bell is not None
+        await joined(again, Fleet(bell=bell, targets=TARGETS, takes=["batch"])).look()
         assert (await ended(desks, run)).text == "It failed."
         stored = await store.run(CARLA, run_id)
         assert stored is not None

@@ -43,6 +43,7 @@ from .test_fleet import Bell, joined
 CARLA = Scope(tenant="acme", user="carla")
 TARGETS = {"desks": ["desk"], "gpu": []}
 ASKED = Chat("a picture, please", scope=CARLA, model="desk")
+WRONG: Any = {"target": 7}
 CHART = Media("image/png", "NDcx" * 40, name="chart.png")
 
 
@@ -432,7 +433,7 @@ async def _resumed(desks: Runtime, run: LiveRun, called: str, made: Tool) -> Asy
     ("make", "message"),
     [
         (lambda: tool(target="a b")(render), "invalid target 'a b'"),
-        (lambda: tool(target=7)(render), "invalid target 7"),
+        (lambda: tool(**WRONG)(render), "invalid target 7"),
         (lambda: Runtime(tools=[tool(render)]), "has no target"),
         (lambda: Runtime([named("tool:gpu:render")]), "is reserved"),
         (lambda: Runtime([named("conversation_title")]), "is reserved"),
