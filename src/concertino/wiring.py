@@ -248,9 +248,9 @@ def open_runtime(
             (ResearcherAgent(), ToolRegistry((tools.search(), tools.fetch(), tools.history()))),
             (main_thread, default_registry(settings=Settings(library=library, memory=store))),
             WorkerAgent(librarian(), ToolRegistry((tools.search(), tools.fetch()))),
+            RunCode(),
         ],
         Resources(store=store, model=model, models=models, counter=token_counter()),
-        tools=[RunCode()],
         lease=lease,
     )
 

@@ -102,15 +102,14 @@ def runtime_of(role: str, called: str, folder: Path, store: Store, points: Point
     model = FaultyModel(Steady(first, "All is paid." if role == "desk" else "It is paid."), points)
     faulty: Any = FaultyStore(store, points)
     resources = Resources(store=faulty, models=lambda _: model)
-    agents: list[AgentConfig[None]] = []
-    tools: list[Tool] = []
+    agents: list[AgentConfig[None] | Tool] = []
     if role == "desk":
         agents.append(Desk() if called == "agent" else PayingDesk(folder))
     elif called == "agent":
         agents.append(Clerk(FaultyTool(Pay(folder), points)))
     else:
-        tools.append(FaultyTool(TargetPay(folder), points))
-    runtime = Runtime(agents, resources, tools=tools, sweep=0.02, lease=0.5)
+        agents.append(FaultyTool(TargetPay(folder), points))
+    runtime = Runtime(agents, resources, sweep=0.02, lease=0.5)
     targets = {"desks": ["desk"], "clerks": ["clerk"] if called == "agent" else []}
     runtime.join(Fleet(bell=LocalBell(), targets=targets, takes=[f"{role}s"]))
     return runtime

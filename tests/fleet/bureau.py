@@ -66,4 +66,4 @@ def make_runtime(store: Store) -> Runtime:
     """Return the runtime of a web process or of a worker of any target."""
     model = LeadRules()
     resources = Resources(store=store, model=model, models=lambda _: model)
-    return Runtime([Lead(), Desk()], resources, tools=[stamp], lease=2.0)
+    return Runtime([Lead(), Desk(), stamp], resources, lease=2.0)

@@ -85,7 +85,7 @@ async def fleet(
     store, bell = store or MemoryStore(), Bell(broken=broken)
     sweep = 0.01 if broken else 3600.0
     desks = Runtime([agent], Resources(store=store, models=lambda _: model, model=model), sweep=sweep)
-    gpus = Runtime((), Resources(store=store, **more), tools=tools, sweep=sweep)
+    gpus = Runtime(tools, Resources(store=store, **more), sweep=sweep)
     joined(desks, Fleet(bell=bell, targets=TARGETS, takes=["desks"]))
     joined(gpus, Fleet(bell=bell, targets=TARGETS, takes=["gpu"]))
     async with desks, gpus:
@@ -164,7 +164,7 @@ async def test_processes_on_servers_share_the_calls(url: str, schema: str, make_
         make_bell() as three,
     ):
         desks = Runtime([Desk(made)], Resources(store=store, models=lambda _: model, model=model), sweep=3600.0)
-        gpus = [Runtime((), Resources(store=store), tools=[made], sweep=3600.0) for _ in range(2)]
+        gpus = [Runtime([made], Resources(store=store), sweep=3600.0) for _ in range(2)]
         joined(desks, Fleet(bell=one, targets=TARGETS, takes=["desks"]))
         for runtime, bell in zip(gpus, (two, three), strict=True):
             joined(runtime, Fleet(bell=bell, targets=TARGETS, takes=["gpu"], coroutines=3))
@@ -355,7 +355,7 @@ async def test_a_result_that_must_not_be_kept_is_not_handed_back() -> None:
 async def test_one_process_alone_runs_the_calls_itself() -> None:
     made, model = gpu_tool(render), ScriptedModel(call("render", size=3), "Done.")
     resources = Resources(store=MemoryStore(), models=lambda _: model, model=model)
-    async with Runtime([Desk(made)], resources, tools=[made], sweep=3600.0) as runtime:
+    async with Runtime([Desk(made), made], resources, sweep=3600.0) as runtime:
         turn = await (await runtime.conversation(CARLA, agent="desk")).send("a picture")
         ends = [event async for _, event in turn.events(until="suspended") if isinstance(event, RunEnded)]
     assert [end.result.text for end in ends] == ["Done."]
@@ -419,7 +419,7 @@ async def test_a_call_that_died_with_its_process_is_reported_as_unknown() -> Non
 
 async def _resumed(desks: Runtime, run: LiveRun, called: str, made: Tool) -> AsyncIterator[Any]:
     """Continue the run of a call in another process of its target, and yield the events of the caller."""
-    other = Runtime((), Resources(store=desks.store), tools=[made], sweep=0.01)
+    other = Runtime([made], Resources(store=desks.store), sweep=0.01)
     joined(other, Fleet(bell=Bell(), targets=TARGETS, takes=["gpu"]))
     async with other:
         async for _ in other.events(CARLA, called):
@@ -434,7 +434,7 @@ async def _resumed(desks: Runtime, run: LiveRun, called: str, made: Tool) -> Asy
     [
         (lambda: tool(target="a b")(render), "invalid target 'a b'"),
         (lambda: tool(**WRONG)(render), "invalid target 7"),
-        (lambda: Runtime(tools=[tool(render)]), "has no target"),
+        (lambda: Runtime([tool(render)]), "has no target"),
         (lambda: Runtime([named("tool:gpu:render")]), "is reserved"),
         (lambda: Runtime([named("conversation_title")]), "is reserved"),
     ],
@@ -454,4 +454,4 @@ def test_a_tool_with_a_target_is_not_in_the_background() -> None:
     made = gpu_tool(render, effect="idempotent")
     made.background = True
     with pytest.raises(ConfigurationError, match="no target"):
-        Runtime(tools=[made])
+        Runtime([made])

@@ -28,7 +28,7 @@ async def run(*calls: Any, **limits: Any) -> list[ToolMessage]:
     """Return the results of one turn of calls, which a process of the sandbox runs within *limits*."""
     store, bell, model = MemoryStore(), Bell(), ScriptedModel([*calls], "Done.")
     desks = Runtime([Desk()], Resources(store=store, models=lambda _: model), sweep=3600.0)
-    boxes = Runtime((), store=store, tools=[RunCode(ScriptLimits(**limits))], sweep=3600.0)
+    boxes = Runtime([RunCode(ScriptLimits(**limits))], store=store, sweep=3600.0)
     joined(desks, Fleet(bell=bell, targets=TARGETS, takes=["desks"]))
     joined(boxes, Fleet(bell=bell, targets=TARGETS, takes=["sandbox"]))
     async with desks, boxes:

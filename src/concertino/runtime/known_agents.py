@@ -15,6 +15,8 @@ from .own_agent import OwnAgent
 from .title import TitleAgent
 from .tool_run import ToolRun
 
+Runnable = AgentConfig[Any] | tuple[AgentConfig[Any], ToolRegistry] | Tool
+"""What a process runs: an agent, alone or with the registry that replaces its tools, or a tool with a target."""
 KnownAgent = tuple[AgentConfig[Any], ToolRegistry | None]
 """An agent, and the registry that it is given in place of its own tools."""
 
@@ -25,23 +27,27 @@ class KnownAgents(dict[str, KnownAgent]):
     Raises `ConfigurationError` for anything else, for an agent with invalid parts, and for a tool without a target.
     """
 
-    def __init__(
-        self, agents: Sequence[AgentConfig[Any] | tuple[AgentConfig[Any], ToolRegistry]], tools: Sequence[Tool]
-    ) -> None:
+    def __init__(self, agents: Sequence[Runnable]) -> None:
         for agent in agents:
             config, registry = agent if isinstance(agent, tuple) else (agent, None)
+            if isinstance(config, Tool):
+                continue
             if not isinstance(config, AgentConfig):
                 raise ConfigurationError(
-                    f"Runtime(agents=...) contains {config!r:.80}; use agents, or pairs with a registry"
+                    f"Runtime(agents=...) contains {config!r:.80}; use agents, pairs with a registry, or tools with a "
+                    "target"
                 )
             if config.parts:
                 check_parts(config)
             self[config.name] = (_unreserved(config), registry)
         self._tools: dict[str, Tool] = {}
         """By the name of their runs."""
-        for tool in ToolRegistry(tools):
+        for tool in ToolRegistry([each for each in agents if isinstance(each, Tool)]):
             if not tool.target:
-                raise ConfigurationError(f"Runtime(tools=...): tool {tool.name!r} has no target: use @tool(target=...)")
+                raise ConfigurationError(
+                    f"Runtime(agents=...) contains tool {tool.name!r}, which has no target: use @tool(target=...), or "
+                    "give it to an agent"
+                )
             self._tools[tool_run(tool.target, tool.name)] = tool
 
     def names(self) -> list[str]:
@@ -78,7 +84,7 @@ class KnownAgents(dict[str, KnownAgent]):
             target, missing = called
             raise ConfigurationError(
                 f"no tool {missing!r} for target {target!r} in the process that took the call: pass it to "
-                "Runtime(tools=...)"
+                "Runtime(agents=...)"
             )
         return ToolRun(tool, policy_of(policy)), None
 

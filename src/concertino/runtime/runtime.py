@@ -38,7 +38,6 @@ from ..scope import AnyScope, Scope
 from ..storage.base import Store
 from ..storage.conversation_types import StoredConversation, StoredTurn
 from ..storage.types import Claim, StoredJournal, StoredRun
-from ..tools.base import Tool
 from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
 from .answering import Answering
@@ -48,7 +47,7 @@ from .conversation import Conversation
 from .event_log import EventLog, Until
 from .event_pieces import one_by_one
 from .fleet import Fleet, Seat
-from .known_agents import KnownAgents
+from .known_agents import KnownAgents, Runnable
 from .live_run import LiveRun, park_all
 from .run_resources import ResourcesFunction, RunResources
 from .schedules import Schedules
@@ -71,26 +70,24 @@ class Runtime(Answering):
                 ...
 
     This process can start and resume the runs of *agents*; each agent has its own tools or is given as a pair with a
-    registry. *tools* have a target, and this process runs their calls for all processes. *resources* are shared by all
-    runs, or a function of a run's owner and agent that returns them: it is called when a run starts, and whenever a
-    process resumes it, so that a tenant's keys are used for no other. Runs are kept in *store*; the default is the
-    store of *resources*, or memory. Inside `async with`, a watchdog resumes runs whose process died and runs that were
-    answered, and expires waits. A run whose resumption made no progress is resumed again after *back_off* seconds and
-    twice as many each time; after *tries* times it is a dead letter, since its process may have died of it. `retry`
-    gives it another chance. Leaving the runtime parks the runs in progress. After `join`, several processes share the
-    work.
+    registry. A tool among them, which has a target, is run here for all processes. *resources* are shared by all runs,
+    or a function of a run's owner and agent that returns them: it is called when a run starts, and whenever a process
+    resumes it, so that a tenant's keys are used for no other. Runs are kept in *store*; the default is the store of
+    *resources*, or memory. Inside `async with`, a watchdog resumes runs whose process died and runs that were answered,
+    and expires waits. A run whose resumption made no progress is resumed again after *back_off* seconds and twice as
+    many each time; after *tries* times it is a dead letter, since its process may have died of it. `retry` gives it
+    another chance. Leaving the runtime parks the runs in progress. After `join`, several processes share the work.
 
     Methods that name a run or a wait take the scope of the caller first. An id that it does not reach raises the same
     `UnknownRunError` or `UnknownWaitError` as an id that does not exist. These methods raise `RunStateError` if the
     state does not allow the operation. Every method may raise `StorageError`.
     """
 
-    def __init__(  # noqa: PLR0913 - all are optional
+    def __init__(
         self,
-        agents: Sequence[AgentConfig[Any] | tuple[AgentConfig[Any], ToolRegistry]] = (),
+        agents: Sequence[Runnable] = (),
         resources: Resources | ResourcesFunction | None = None,
         *,
-        tools: Sequence[Tool] = (),
         store: Store | None = None,
         observers: Sequence[Observer] = (),
         sweep: float = SWEEP,
@@ -101,7 +98,7 @@ class Runtime(Answering):
         check_amount("Runtime", "lease", lease, "seconds above 0")
         self._resources = RunResources(Resources() if resources is None else resources, store)
         self.store = self._resources.store
-        self._agents = KnownAgents(agents, tools)
+        self._agents = KnownAgents(agents)
         self.observers = tuple(observers)
         self._lease = lease
         self._live: dict[str, LiveRun] = {}

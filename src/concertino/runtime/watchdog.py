@@ -51,8 +51,8 @@ class Watchdog:
     A tree whose process died is resumed. A tree that makes no progress is tried again after a delay that doubles, up to
     *tries* times: its process may have died of it. Such trees are resumed one at a time, so that none fails for its
     neighbor. After the last try the tree is a dead letter until it is retried or stopped. A tree whose journal is
-    damaged is a dead letter at once. A tree that works for a call of another one fails instead, since nobody else
-    would answer the call. A tree that gets no resources waits as long as it takes.
+    damaged is a dead letter at once. A tree that works for a call of another one fails instead, since
+    nothing else would answer the call. A tree that gets no resources waits as long as it takes.
     """
 
     def __init__(

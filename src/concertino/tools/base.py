@@ -114,9 +114,9 @@ class Tool(ABC):
     remote: bool = False
     """True if the tool may return `Pending`: its result arrives from outside, possibly before the tool returns."""
     target: str = ""
-    """The target of a fleet whose processes run the call; they have the tool from `Runtime(tools=...)`. Empty: the
-    process of the run. The run is suspended meanwhile, so it needs a store. `timeout` limits the time from the call to
-    its result, the wait for a free process included, and again the time that the tool runs."""
+    """The target of a fleet whose processes run the call; each has the tool in `Runtime([...])`. Empty: the process of
+    the run. The run is suspended meanwhile, so it needs a store. `timeout` limits the time from the call to its result,
+    the wait for a free process included, and again the time that the tool runs."""
     interruptible: bool = True
     """True if cancelling the call ends its work; false for a function that runs in a thread."""
     shown: bool = False
