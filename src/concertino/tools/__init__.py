@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .base import DEFAULT_TIMEOUT, Done, Effect, NotDone, Pending, Tool, ToolContext, ToolResult, Work
 from .function import FunctionTool, Probe, tool
+from .preset import preset
 from .progress import Progress, ProgressStep
 from .registry import BASE_PROMPT, ToolRegistry
 from .threads import run_in_thread
@@ -42,6 +43,7 @@ __all__ = [
     "ToolRegistry",
     "ToolResult",
     "Work",
+    "preset",
     "run_in_thread",
     "source_id",
     "tool",
