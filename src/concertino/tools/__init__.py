@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from .base import DEFAULT_TIMEOUT, Done, Effect, NotDone, Pending, Tool, ToolContext, ToolResult, Work
 from .function import FunctionTool, Probe, tool
-from .preset import preset
 from .progress import Progress, ProgressStep
 from .registry import BASE_PROMPT, ToolRegistry
 from .threads import run_in_thread
@@ -18,6 +17,7 @@ from .threads import run_in_thread
 if TYPE_CHECKING:
     from .ask_settings import AskSettings
     from .library import Hit, Library, Page, Source, source_id
+    from .preset_values import preset
     from .tables import QueryRows, Tables
 
 __all__ = [
@@ -55,6 +55,10 @@ def __getattr__(name: str) -> Any:
         from .ask_settings import AskSettings  # noqa: PLC0415 - a TypedDict is slow to define
 
         return AskSettings
+    if name == "preset":
+        from .preset_values import preset  # noqa: PLC0415 - few tools have preset values
+
+        return preset
     # Only programs that search or analyse need these ports.
     if name in ("Hit", "Library", "Page", "Source", "source_id"):
         from . import library  # noqa: PLC0415

@@ -15,7 +15,6 @@ from ..messages import Media, Message, Retain, ToolSpec
 from ..number_checks import check_amount
 from ..records import record
 from ..scope import Scope
-from ..targets import check_target
 from ..usage import Tokens
 from .progress import Progress
 
@@ -238,6 +237,8 @@ def _check_effect(tool: Tool) -> None:
             f"tool {tool.name!r}: background=True needs effect='idempotent', remote=False and no target"
         )
     if tool.target:
+        from ..targets import check_target  # noqa: PLC0415 - few tools have a target
+
         check_target(tool.target)
 
 
