@@ -225,7 +225,8 @@ def open_runtime(
 ) -> Runtime:
     """Return a `Runtime` over *library* with the agents `supervisor`, `researcher`, `main_thread` and `librarian`.
 
-    *model* answers chats that name none. With *approvals*, the main thread asks before it remembers anything.
+    *model* answers chats that name none. With *approvals*, the main thread asks before it remembers anything. The
+    process runs the code of all agents that have the tool `run_code`, if it takes the target `sandbox`.
     """
     from .agents import (  # noqa: PLC0415 - as above
         Approvals,
@@ -235,6 +236,7 @@ def open_runtime(
         WorkerAgent,
     )
     from .tools.builtin import ResearchTools, Settings, default_registry, feedback_questions  # noqa: PLC0415
+    from .tools.sandbox import RunCode  # noqa: PLC0415
 
     tools = ResearchTools(library)
     main_thread = MainThreadAgent()
@@ -246,6 +248,7 @@ def open_runtime(
             (ResearcherAgent(), ToolRegistry((tools.search(), tools.fetch(), tools.history()))),
             (main_thread, default_registry(settings=Settings(library=library, memory=store))),
             WorkerAgent(librarian(), ToolRegistry((tools.search(), tools.fetch()))),
+            RunCode(),
         ],
         Resources(store=store, model=model, models=models, counter=token_counter()),
         lease=lease,

@@ -1,4 +1,5 @@
-"""A desk that delegates to a clerk on another target, and one of the two processes, which kills itself at a point."""
+"""A desk that has work done on another target, by an agent or as a tool, and one of the two processes, which kills
+itself at a point."""
 
 from __future__ import annotations
 
@@ -45,6 +46,12 @@ class Pay(Tool):
         return Done("paid") if key in lines(self._ledger) else NotDone()
 
 
+class TargetPay(Pay):
+    """A payment that the processes of the clerks make."""
+
+    target = "clerks"
+
+
 class Clerk(AgentConfig[None]):
     name = "clerk"
 
@@ -55,6 +62,15 @@ class Clerk(AgentConfig[None]):
 class Desk(AgentConfig[None]):
     name = "desk"
     tools = (delegate(Clerk(), description="Ask the clerk.", target="clerks"),)
+
+
+class PayingDesk(AgentConfig[None]):
+    """A desk that pays itself, with a tool of the other target."""
+
+    name = "desk"
+
+    def __init__(self, folder: Path) -> None:
+        self.tools = (TargetPay(folder),)
 
 
 def points_of(kill: tuple[str, int] | None) -> Points:
@@ -80,22 +96,34 @@ def moments(passed: list[str]) -> list[tuple[str, int]]:
     return found
 
 
-def runtime_of(role: str, folder: Path, store: Store, points: Points) -> Runtime:
-    """Return the runtime of a process: it knows the agent of its role only."""
-    steps = (call("clerk", query="pay"), "All is paid.") if role == "desk" else (call("pay"), "It is paid.")
-    model = FaultyModel(Steady(*steps), points)
+def runtime_of(role: str, called: str, folder: Path, store: Store, points: Points) -> Runtime:
+    """Return the runtime of a process: it knows the agent, or the tool, of its role only."""
+    first = call("clerk", query="pay") if role == "desk" and called == "agent" else call("pay")
+    model = FaultyModel(Steady(first, "All is paid." if role == "desk" else "It is paid."), points)
     faulty: Any = FaultyStore(store, points)
-    agent = Desk() if role == "desk" else Clerk(FaultyTool(Pay(folder), points))
-    runtime = Runtime([agent], Resources(store=faulty, models=lambda _: model), sweep=0.02, lease=0.5)
-    targets = {"desks": ["desk"], "clerks": ["clerk"]}
+    resources = Resources(store=faulty, models=lambda _: model)
+    agents: list[AgentConfig[None] | Tool] = []
+    if role == "desk":
+        agents.append(Desk() if called == "agent" else PayingDesk(folder))
+    elif called == "agent":
+        agents.append(Clerk(FaultyTool(Pay(folder), points)))
+    else:
+        agents.append(FaultyTool(TargetPay(folder), points))
+    runtime = Runtime(agents, resources, sweep=0.02, lease=0.5)
+    targets = {"desks": ["desk"], "clerks": ["clerk"] if called == "agent" else []}
     runtime.join(Fleet(bell=LocalBell(), targets=targets, takes=[f"{role}s"]))
     return runtime
 
 
-async def process(folder: Path, points: Points, role: str, kill: tuple[str, int] | None = None) -> list[str]:
+async def process(
+    folder: Path, points: Points, role: str, called: str, kill: tuple[str, int] | None = None
+) -> list[str]:
     """Do the work of one role until the run of the desk has ended. Return the points that were passed."""
     passed = points_of(kill) if kill else points
-    async with await SqliteStore.open(folder / "runs.db") as store, runtime_of(role, folder, store, passed) as runtime:
+    async with (
+        await SqliteStore.open(folder / "runs.db") as store,
+        runtime_of(role, called, folder, store, passed) as runtime,
+    ):
         if role == "desk":
             with suppress(RunExistsError):  # a process before this one has started it
                 await runtime.start(Chat("go", model="scripted:script", scope=ANN), "desk", run_id=RUN)

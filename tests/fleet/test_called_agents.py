@@ -177,6 +177,45 @@ async def test_the_failure_of_a_sub_agent_is_the_result_of_the_call() -> None:
     assert desk.requests[-1].messages[-1].content.startswith("clerk failed: RuntimeError: broken")
 
 
+@pytest.mark.parametrize("damaged", [False, True], ids=["poison", "damaged"])
+async def test_a_sub_agent_that_is_given_up_is_the_result_of_the_call(damaged: bool) -> None:
+    """It would be a dead letter, and nobody would answer the call."""
+    begun = asyncio.Event()
+
+    async def hold() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    desk = ScriptedModel(call("clerk", query="take long"), "It failed.")
+    clerk = ScriptedModel(Answer(text="a long answer", midway=hold))
+    async with fleet(desk, clerk) as (desks, batch):
+        run = await desks.start(ASKED, "desk")
+        await begun.wait()
+        (called,) = await called_runs(batch)
+        await batch.close()
+        store, run_id = batch.store, called.start.run_id
+        assert isinstance(store, MemoryStore)
+        if damaged:
+            sql = "UPDATE journal SET body = '#' WHERE seq = 0 AND run = (SELECT number FROM runs WHERE run_id = ?)"
+            await store._connection.run(lambda connection: connection.execute(sql, (run_id,)))
+        else:
+            for _ in range(2):
+                await store.claim(OPERATOR, run_id, "a process that dies", 0.0)
+        again = Runtime([Clerk()], Resources(store=store, models=lambda _: clerk), sweep=3600.0, tries=1)
+        bell = desks._log.bell
+        assert bell is not None
+        await joined(again, Fleet(bell=bell, targets=TARGETS, takes=["batch"])).look()
+        assert (await ended(desks, run)).text == "It failed."
+        stored = await store.run(CARLA, run_id)
+        assert stored is not None
+        assert stored.end is not None
+        assert stored.end.status == "failed"
+        assert not (await store.due(OPERATOR)).ready
+    content = desk.requests[-1].messages[-1].content
+    assert content.startswith("clerk failed: ")
+    assert damaged or content == "clerk failed: its process ended 1 times without progress"
+
+
 async def test_a_target_that_does_not_have_the_agent_says_so() -> None:
     desk = ScriptedModel(call("clerk", query="fail"), "It failed.")
     async with fleet(desk, ScriptedModel(), Desk(target="desks")) as (desks, _):

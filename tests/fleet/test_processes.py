@@ -27,9 +27,9 @@ ROOT = Path(__file__).parents[2]
 class Process:
     """A process of the fleet. It is ready once it has printed its first line."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, config: str = "config.toml") -> None:
         environment = {**os.environ, "PYTHONPATH": ":".join([str(ROOT), *sys.path])}
-        program = [sys.executable, "-m", "concertino.cli", *arguments, "--config", "config.toml", "--json"]
+        program = [sys.executable, "-m", "concertino.cli", *arguments, "--config", config, "--json"]
         self.process = subprocess.Popen(program, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.ready: dict[str, Any] = json.loads(self.process.stdout.readline())

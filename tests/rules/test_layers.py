@@ -29,6 +29,7 @@ LAYERS = (
         "number_checks",
         "records",
         "scope",
+        "targets",
         "text",
         "usage",
     }

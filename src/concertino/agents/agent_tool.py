@@ -10,6 +10,7 @@ from ..messages import AssistantMessage
 from ..number_checks import check_whole
 from ..orchestrator.agent import AgentConfig, check_parts
 from ..orchestrator.outcome import agent_answer
+from ..targets import check_target
 from ..tools.base import Pending, Tool, ToolContext, ToolResult
 from ..tools.registry import ToolRegistry
 
@@ -110,7 +111,8 @@ def delegate(
     agent; its own tools apply. The parent is suspended meanwhile, as for an approval, so it needs a store. Its limits
     and its budget apply to the sub-agent, and a stop ends both.
 
-    Raises `ConfigurationError` if *agent* is not an agent, or if *target* comes with *tools* or *background*.
+    Raises `ConfigurationError` if *agent* is not an agent, or if *target* is invalid or comes with *tools* or
+    *background*.
     """
     if not isinstance(agent, AgentConfig):
         raise ConfigurationError(f"{agent!r:.80} is not an agent; pass an instance of a subclass of AgentConfig")
@@ -118,6 +120,8 @@ def delegate(
     if agent.parts:
         check_parts(agent)
     registry = None if tools is None else ToolRegistry(tools)
+    if target:
+        check_target(target)
     if target and (tools is not None or background):
         raise ConfigurationError(f"delegate(target={target!r:.80}) takes neither tools nor background: leave them out")
     parts = (agent, name or agent.name, description, registry, tool_call_limit)

@@ -1,13 +1,15 @@
-"""Calls that the processes of a target answer: this process takes the due ones, and starts their runs."""
+"""Calls of agents and tools that processes of a target answer: this one takes the due ones, and starts their runs."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from ..errors import ConfigurationError, RunStateError
 from ..ids import child_run_id, token
+from ..orchestrator.agent import AgentConfig
 from ..orchestrator.chat import Chat
 from ..orchestrator.journal.data_policy import patterns_of
 from ..orchestrator.journal.entries import Started
@@ -16,6 +18,7 @@ from ..storage.base import Store
 from ..storage.types import Caller, ClaimedCall, RunStart
 from ..waits import Resolution
 from .fleet import Seat
+from .known_agents import KnownAgents
 from .live_run import LiveRun
 from .turns import MAY_CHANGE
 
@@ -31,11 +34,12 @@ class AssignedCalls:
         self,
         store: Store,
         seat: Seat,
-        start: Callable[[Chat, str, str], Awaitable[object]],
+        agents: KnownAgents,
+        start: Callable[[Chat, AgentConfig[Any], str], Awaitable[object]],
         wake: Callable[[], None],
         seconds: float,
     ) -> None:
-        self._store, self._seat, self._start, self._wake = store, seat, start, wake
+        self._store, self._seat, self._agents, self._start, self._wake = store, seat, agents, start, wake
         self._seconds = seconds
         """After them, a call without a run is due again: the process that took it may have died."""
         self._ringing: set[asyncio.Task[None]] = set()
@@ -72,7 +76,9 @@ class AssignedCalls:
         key = call.wait.key
         try:
             self._check_agent(call)
-            await self._start(chat_of(call), call.task["agent"], child_run_id(key))
+            known, name, policy = self._agents, call.task["agent"], call.task.get("policy")
+            agent, _ = known.take(name) if policy is None else known.take_stored(name, policy)
+            await self._start(chat_of(call), agent, child_run_id(key))
         except RunStateError as error:
             log.info("call %s: %s", key, error)  # it has its run, or needs none any more
         except MAY_CHANGE as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
@@ -14,6 +13,7 @@ from ..records import record
 from ..scope import OPERATOR
 from ..storage.base import Store
 from ..storage.process import process_owner
+from ..targets import called_tool, check_target
 from .bus.base import Bell, wakeup
 
 log = logging.getLogger("concertino")
@@ -24,7 +24,6 @@ COROUTINES = 16
 """Runs that a worker has at the same time."""
 SINGLE = "svc1_"
 """The beginning of the names of targets that have exactly one consumer."""
-_TARGET = re.compile(r"[a-z0-9_-]+")
 
 
 @record(kw_only=True)
@@ -48,10 +47,7 @@ class Fleet:
         check_whole("Fleet", "coroutines", self.coroutines)
         owners: dict[str, str] = {}
         for target, agents in self.targets.items():
-            if not _TARGET.fullmatch(target):
-                raise ConfigurationError(
-                    f"invalid target {target!r:.80}: it is a part of a subject, so use a-z, 0-9, _ and -"
-                )
+            check_target(target)
             for agent in agents:
                 if owners.setdefault(agent, target) != target:
                     raise ConfigurationError(f"agent {agent!r} has two targets: {owners[agent]!r} and {target!r}")
@@ -61,7 +57,9 @@ class Fleet:
             raise ConfigurationError(f"unknown target {min(unknown)!r}: choose from {known}")
 
     def target_of(self, agent: str) -> str:
-        """Return the target of an agent."""
+        """Return the target of an agent, or of a run that calls a tool."""
+        if (called := called_tool(agent)) is not None:
+            return called[0]
         return next((target for target, agents in self.targets.items() if agent in agents), GENERIC)
 
 

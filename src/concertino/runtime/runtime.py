@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, get_args
@@ -46,12 +47,13 @@ from .conversation import Conversation
 from .event_log import EventLog, Until
 from .event_pieces import one_by_one
 from .fleet import Fleet, Seat
-from .known_agents import KnownAgents
+from .known_agents import KnownAgents, Runnable
 from .live_run import LiveRun, park_all
 from .run_resources import ResourcesFunction, RunResources
 from .schedules import Schedules
 from .sealing import sealed, tell_stopped
-from .title import TitleAgent, write_title
+from .title import write_title
+from .tool_run import ToolRun, model_for_tool
 from .turns import TurnStarter
 from .watchdog import BACK_OFF, SWEEP, TRIES, Watchdog
 
@@ -68,13 +70,13 @@ class Runtime(Answering):
                 ...
 
     This process can start and resume the runs of *agents*; each agent has its own tools or is given as a pair with a
-    registry. *resources* are shared by all runs, or a function of a run's owner and agent that returns them: it is
-    called when a run starts, and whenever a process resumes it, so that a tenant's keys are used for no other. Runs are
-    kept in *store*; the default is the store of *resources*, or memory. Inside `async with`, a watchdog resumes runs
-    whose process died and runs that were answered, and expires waits. A run whose resumption made no progress is
-    resumed again after *back_off* seconds and twice as many each time; after *tries* times it is a dead letter, since
-    its process may have died of it. `retry` gives it another chance. Leaving the runtime parks the runs in progress.
-    After `join`, several processes share the work.
+    registry. A tool among them, which has a target, is run here for all processes. *resources* are shared by all runs,
+    or a function of a run's owner and agent that returns them: it is called when a run starts, and whenever a process
+    resumes it, so that a tenant's keys are used for no other. Runs are kept in *store*; the default is the store of
+    *resources*, or memory. Inside `async with`, a watchdog resumes runs whose process died and runs that were answered,
+    and expires waits. A run whose resumption made no progress is resumed again after *back_off* seconds and twice as
+    many each time; after *tries* times it is a dead letter, since its process may have died of it. `retry` gives it
+    another chance. Leaving the runtime parks the runs in progress. After `join`, several processes share the work.
 
     Methods that name a run or a wait take the scope of the caller first. An id that it does not reach raises the same
     `UnknownRunError` or `UnknownWaitError` as an id that does not exist. These methods raise `RunStateError` if the
@@ -83,7 +85,7 @@ class Runtime(Answering):
 
     def __init__(
         self,
-        agents: Sequence[AgentConfig[Any] | tuple[AgentConfig[Any], ToolRegistry]] = (),
+        agents: Sequence[Runnable] = (),
         resources: Resources | ResourcesFunction | None = None,
         *,
         store: Store | None = None,
@@ -104,10 +106,10 @@ class Runtime(Answering):
         self.counts = self._log.counts
         self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
-        self._seat = Seat(self.store, lambda: [*self._agents, TitleAgent.name], self._busy, lease)
+        self._seat = Seat(self.store, self._agents.names, self._busy, lease)
         self._turns = TurnStarter(self.store, self, self._log, self._seat)
         self.schedules = Schedules(self, self._seat.agents)
-        self._calls = AssignedCalls(self.store, self._seat, self._start, self._wake, lease)
+        self._calls = AssignedCalls(self.store, self._seat, self._agents, self._start, self._wake, lease)
         starters = (self.schedules.look, self._turns.look, self._calls.look)
         parts = (self.store, self, starters, self._seat)
         self._watchdog = Watchdog(*parts, lease=lease, sweep=sweep, tries=tries, back_off=back_off)
@@ -162,7 +164,7 @@ class Runtime(Answering):
         return await self._start(chat, agent, run_id or new_run_id())
 
     async def _start(self, chat: Chat, agent: AgentConfig[Any] | str, run_id: str) -> LiveRun:
-        config, registry = (agent, None) if isinstance(agent, TitleAgent) else self._agents.take(agent)
+        config, registry = self._agents.take(agent)
         return await self._run(chat, config, registry, run_id, resume=False)
 
     async def resume(self, scope: AnyScope, run_id: str) -> LiveRun:
@@ -202,10 +204,7 @@ class Runtime(Answering):
             return live
         root = stored if root_id == stored.start.run_id else await self._stored(owner, root_id)
         started = started_of(await self._journal(owner, root_id))
-        title = root.start.agent == TitleAgent.name
-        config, registry = (
-            (TitleAgent(policy_of(started.policy)), None) if title else self._agents.take(root.start.agent)
-        )
+        config, registry = self._agents.take_stored(root.start.agent, started.policy)
         chat = Chat(model=started.model, scope=owner, caller=caller_of(root.start, started))
         return await self._run(chat, config, registry, root_id, resume=True, claim=claim)
 
@@ -221,7 +220,7 @@ class Runtime(Answering):
 
     def knows(self, agent: str) -> bool:
         """Return whether this process can run the agent of this name."""
-        return agent in self._agents or agent == TitleAgent.name
+        return agent in self._agents.names()
 
     def events(
         self, scope: AnyScope, run_id: str, after: int = 0, *, until: Until = "ended"
@@ -457,11 +456,14 @@ class Runtime(Answering):
         resume: bool,
         claim: Claim | None = None,
     ) -> LiveRun:
+        resources = self._resources.shared or await self._resources.of(chat, config)
+        if isinstance(config, ToolRun):
+            chat = dataclasses.replace(chat, model=model_for_tool(chat, resources))
         orchestrator = ToolOrchestrator(
             chat,
             config,
             registry,
-            resources=self._resources.shared or await self._resources.of(chat, config),
+            resources=resources,
             run_id=run_id,
             observers=self.observers,
             resume=resume,

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import Any, Protocol
 
-from ..errors import ConcertinoError, ConfigurationError, RunExistsError, RunStateError
+from ..errors import ConcertinoError, RunExistsError, RunStateError
 from ..ids import child_run_id
 from ..messages import UserMessage
 from ..orchestrator.agent import AgentConfig
@@ -19,6 +19,7 @@ from ..storage.base import Store
 from ..storage.conversation_types import ENDED_STATES, StoredConversation, StoredTurn
 from .kept_text import kept_text
 from .live_run import LiveRun
+from .own_agent import OwnAgent
 from .turn_input import in_conversation
 
 _LONGEST_PART = 2_000
@@ -36,7 +37,7 @@ class _Runs(Protocol):
     async def resume(self, scope: AnyScope, run_id: str) -> LiveRun: ...
 
 
-class TitleAgent(AgentConfig[Any]):
+class TitleAgent(OwnAgent):
     """Writes the title of a conversation, under the data policy of the conversation's agent."""
 
     name = "conversation_title"
@@ -44,20 +45,6 @@ class TitleAgent(AgentConfig[Any]):
         "Write a title for the conversation below: at most six words, in its language, without quotation marks and "
         "without a full stop. Answer with the title alone."
     )
-
-    def __init__(self, policy: DataPolicy) -> None:
-        self._policy = policy
-
-    def get_data_policy(self) -> DataPolicy:
-        """Return the policy of the conversation's agent."""
-        return self._policy
-
-
-def unreserved(agent: AgentConfig[Any]) -> AgentConfig[Any]:
-    """Return *agent*. Raises `ConfigurationError` if it has the name of the agent that writes titles."""
-    if agent.name == TitleAgent.name:
-        raise ConfigurationError(f"the agent name {agent.name!r} is reserved: the runtime writes titles under it")
-    return agent
 
 
 def title_question(message: str, answer: str) -> str:

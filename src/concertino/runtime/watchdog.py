@@ -51,7 +51,8 @@ class Watchdog:
     A tree whose process died is resumed. A tree that makes no progress is tried again after a delay that doubles, up to
     *tries* times: its process may have died of it. Such trees are resumed one at a time, so that none fails for its
     neighbor. After the last try the tree is a dead letter until it is retried or stopped. A tree whose journal is
-    damaged is a dead letter at once. A tree that gets no resources waits as long as it takes.
+    damaged is a dead letter at once. A tree that works for a call of another one fails instead, since
+    nothing else would answer the call. A tree that gets no resources waits as long as it takes.
     """
 
     def __init__(
@@ -198,16 +199,32 @@ class Watchdog:
     async def _postpone(self, stored: StoredRun, reason: str) -> None:
         """Try again later, or never if every try is used up."""
         root_id = stored.start.run_id
-        last = stored.tries >= self._tries
-        seconds = None if last else self._back_off * 2.0 ** (stored.tries - 1)
+        if stored.tries >= self._tries:
+            await self._give_up(stored, reason)
+            return
+        seconds = self._back_off * 2.0 ** (stored.tries - 1)
         await self._store.postpone(stored.start.scope, root_id, reason=reason, seconds=seconds)
-        log.warning("run %s %s: %s", root_id, "is a dead letter" if last else f"waits {seconds:g} s", reason)
+        log.warning("run %s waits %g s: %s", root_id, seconds, reason)
+
+    async def _give_up(self, stored: StoredRun, reason: str) -> None:
+        """Make a tree a dead letter, or end it if it works for a call: its end answers the call."""
+        root_id, scope = stored.start.run_id, stored.start.scope
+        if stored.start.parent_id is None:
+            await self._store.postpone(scope, root_id, reason=reason, seconds=None)
+            log.warning("run %s is a dead letter: %s", root_id, reason)
+        else:
+            await seal(self._store, scope, root_id, "failed", reason)
+            log.warning("run %s has failed, and so has the call that it worked for: %s", root_id, reason)
+            await self._seat.wake_owners(stored.start.parent_id)
+            self.wake()
 
     async def _set_aside(self, root_id: str, reason: str, seconds: float | None) -> None:
         """Postpone a tree that could not be resumed, unless another process has it now."""
         try:
             stored = await self._store.run(OPERATOR, root_id)
-            if stored is not None and stored.end is None:
+            if stored is not None and stored.end is None and seconds is None:
+                await self._give_up(stored, reason)
+            elif stored is not None and stored.end is None:
                 await self._store.postpone(stored.start.scope, root_id, reason=reason, seconds=seconds)
         except ConcertinoError as failure:
             log.warning("run %s could not be postponed: %s", root_id, type(failure).__name__)

@@ -17,6 +17,7 @@ from .threads import run_in_thread
 if TYPE_CHECKING:
     from .ask_settings import AskSettings
     from .library import Hit, Library, Page, Source, source_id
+    from .preset_values import preset
     from .tables import QueryRows, Tables
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "ToolRegistry",
     "ToolResult",
     "Work",
+    "preset",
     "run_in_thread",
     "source_id",
     "tool",
@@ -53,6 +55,10 @@ def __getattr__(name: str) -> Any:
         from .ask_settings import AskSettings  # noqa: PLC0415 - a TypedDict is slow to define
 
         return AskSettings
+    if name == "preset":
+        from .preset_values import preset  # noqa: PLC0415 - few tools have preset values
+
+        return preset
     # Only programs that search or analyse need these ports.
     if name in ("Hit", "Library", "Page", "Source", "source_id"):
         from . import library  # noqa: PLC0415

@@ -112,6 +112,10 @@ class Tool(ABC):
     """Effect of a second run. The default is the safe one: declare `read` or `idempotent` where it is true."""
     remote: bool = False
     """True if the tool may return `Pending`: its result arrives from outside, possibly before the tool returns."""
+    target: str = ""
+    """The target of a fleet whose processes run the call; each has the tool in `Runtime([...])`. Empty: the process of
+    the run. The run is suspended meanwhile, so it needs a store. `timeout` limits the time from the call to its result,
+    the wait for a free process included, and again the time that the tool runs."""
     interruptible: bool = True
     """True if cancelling the call ends its work; false for a function that runs in a thread."""
     shown: bool = False
@@ -184,6 +188,7 @@ def check_tool(tool: object) -> None:
         ("remote", bool, "True or False"),
         ("exclusive", bool, "True or False"),
         ("background", bool, "True or False"),
+        ("target", str, "the name of a target, or an empty text"),
     ):
         value = getattr(tool, setting, None)
         if not isinstance(value, kind):
@@ -227,8 +232,14 @@ def _check_effect(tool: Tool) -> None:
         raise ConfigurationError(
             f"tool {tool.name!r}: invalid effect {tool.effect!r}: use 'read', 'idempotent' or 'once'"
         )
-    if tool.background and (tool.effect != "idempotent" or tool.remote):
-        raise ConfigurationError(f"tool {tool.name!r}: background=True needs effect='idempotent' and remote=False")
+    if tool.background and (tool.effect != "idempotent" or tool.remote or tool.target):
+        raise ConfigurationError(
+            f"tool {tool.name!r}: background=True needs effect='idempotent', remote=False and no target"
+        )
+    if tool.target:
+        from ..targets import check_target  # noqa: PLC0415 - few tools have a target
+
+        check_target(tool.target)
 
 
 class Work(ABC):

@@ -15,6 +15,7 @@ _SETTINGS = (
     *("selection_rule", "counts_as_iteration", "timeout", "retain", "max_tokens", "max_bytes", "shown", "effect"),
     "remote",
     "exclusive",
+    "target",
 )
 Probe = Callable[[str], Awaitable[Done | NotDone | None]]
 """Given a call's key, report whether the call took effect; see `Tool.probe`."""
@@ -78,6 +79,7 @@ def tool(
     effect: Effect = "once",
     remote: bool = False,
     exclusive: bool = False,
+    target: str = "",
     probe: Probe | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionTool]: ...
 
@@ -96,8 +98,9 @@ def tool(
     The types of the parameters become the schema (`Annotated[str, Field(description=...)]` describes one); the
     docstring becomes the description. *effect* declares the effect of a second run ("read", "idempotent", or the safe
     default "once"). *probe*, an async function of a call's key, reports after a crash whether a `once` call took
-    effect. *remote* allows the function to return `Pending`. The engine fills in a parameter of type `ToolContext` and
-    hides it from the model. The function may be sync (it runs in a thread), async, or an async generator.
+    effect. *remote* allows the function to return `Pending`. With *target*, processes of that target of a fleet run the
+    calls. The engine fills in a parameter of type `ToolContext` and hides it from the model. The function may be sync
+    (it runs in a thread), async, or an async generator.
 
     Raises `ConfigurationError` if a parameter has no type or a type without a JSON Schema, or if a setting is unknown
     or invalid.

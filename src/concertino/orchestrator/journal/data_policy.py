@@ -164,6 +164,16 @@ def policy_form(policy: DataPolicy) -> list[Any]:
     return form
 
 
+def policy_of_call(policy: DataPolicy, tool: str) -> DataPolicy:
+    """Return *policy* for a run whose texts are the arguments and the result of one call of *tool*."""
+    treatments = [policy.tool(tool).arguments, policy.tool(tool).results]
+    text = next((how for how in treatments if not _stays(how)), None)
+    if text is None:
+        seconds = _shortest(treatments)
+        text = "keep" if seconds is None else KeepFor(seconds)
+    return replace(policy, text=text, known_tools=None)
+
+
 def patterns_of(written: Sequence[Any]) -> tuple[Pattern, ...]:
     """Restore the patterns of a policy from the part of `policy_form` after the treatments."""
     return tuple([Pattern(*pattern) for each in written for pattern in each])

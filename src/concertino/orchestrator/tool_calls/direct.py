@@ -104,7 +104,7 @@ async def call_directly(
         run.count_calls({run.path: run.state.tool_calls.get(run.path, 0) + 1})
     elif known.state in ENDED and known.outcome is not None:
         return _result(outcome_of(call.call, known.outcome))
-    if call.tool is not None and call.tool.remote:
+    if call.remote:
         raise ToolError(_CANNOT_WAIT.format(what="a result from outside"))
     calls = DirectCalls(run, hooks, spawn, again=known is not None)
     calls.add(call)

@@ -90,7 +90,7 @@ class ToolCalls:
             early = Call(self._run, self._hooks, index, call, before + same)
             self._calls.append(early)
             self._exclusive = self._exclusive or early.exclusive
-            reads = early.tool is not None and early.tool.effect == "read"
+            reads = early.tool is not None and early.tool.effect == "read" and not early.remote
             if reads and index < self._width and (not self._exclusive or index < self._reachable()):
                 self._start(early)
 

@@ -56,7 +56,6 @@ class Call:
         "_effect",
         "_hooks",
         "_key",
-        "_remote",
         "_run",
         "_uncut",
         "abandoned",
@@ -74,6 +73,7 @@ class Call:
         "ordinal",
         "outcome",
         "probing",
+        "remote",
         "repeated",
         "siblings",
         "state",
@@ -123,9 +123,10 @@ class Call:
         """The tool of this name when the turn was planned; None if the registry had none."""
         self.exclusive = tool is not None and tool.exclusive
         """Whether the call runs alone."""
-        self._effect = "" if tool is None else tool.effect
-        self._remote = tool is not None and tool.remote
-        self.declared = self._effect == "once" or self._remote
+        self._effect = "" if tool is None else "idempotent" if tool.target else tool.effect
+        self.remote = tool is not None and (tool.remote or tool.target != "")
+        """Whether the result may arrive from outside."""
+        self.declared = self._effect == "once" or self.remote
         """Whether the store must know of the call before it runs: for `once` effects and remote results."""
         self.in_background = tool is not None and tool.background and index != OUTSIDE
         """Whether the turn gets a handle, and does not wait for the result."""
@@ -173,7 +174,7 @@ class Call:
             index=self.index,
             call_id=self.call.id if self.native else "",
             effect=self._effect,
-            remote=self._remote,
+            remote=self.remote,
             waits_for=self.waits_for,
             outcome=None if outcome is None else outcome_json(outcome),
         )
@@ -224,11 +225,15 @@ class Call:
             raise ToolError(CUT_OFF)
         if self.answer is not None and (answered := answer_text(self.answer)) is not None:
             content, is_error = answered
+            value: Any = content
             if self.answer.target:
-                from .called_run import count_called_run  # noqa: PLC0415 - as below
+                from .called_run import count_called_run, handed_back  # noqa: PLC0415 - most runs have no such call
 
-                await count_called_run(run, self.key)
-            return failed(call, content) if is_error else await self._structured(tool, content)
+                await count_called_run(run, self.key, tool)
+                value, is_error = handed_back(tool, self.answer, content, is_error=is_error)
+            if value == UNKNOWN and is_error:
+                return self._unknown_after("its process ended")
+            return failed(call, value) if is_error else await self._structured(tool, value)
         if self.state == "unknown":
             return self._unknown()
         interrupted = self.state == "running" and again
@@ -241,6 +246,10 @@ class Call:
             await self.record()
         if run.journal.on:
             await run.tree.confirm()
+        if tool.target:
+            from .called_run import handed_over  # noqa: PLC0415 - as above
+
+            raise handed_over(run, self.ordinal, tool, arguments, call.arguments)
         if self.in_background:
             return self._outcome(tool, run.work().start_in_background(self, arguments, again=again))
         self.executing = tool
@@ -256,7 +265,7 @@ class Call:
                 raise ToolError(f"tool {tool.name!r} returned Pending: declare it with @tool(remote=True)")
             if not value.target:
                 raise NeedsAnswer("result", value.seconds, (), value.note, call.arguments)
-            from .called_run import waiting_call  # noqa: PLC0415 - most runs have no call of a target
+            from .called_run import waiting_call  # noqa: PLC0415 - as above
 
             raise waiting_call(run, self.ordinal, value, call.arguments)
         else:
@@ -265,7 +274,10 @@ class Call:
         return outcome
 
     async def _arguments(self, tool: Tool, context: CallContext) -> dict[str, Any]:
-        """Return the validated arguments of a call that may run. Raises `NeedsAnswer` if it needs an approval."""
+        """Return the validated arguments of a call that may run. Raises `NeedsAnswer` if it needs an approval.
+
+        A call for another process has them as JSON values: that process converts them.
+        """
         run, call, hooks = self._run, self.call, self._hooks
         if type(tool).should_use is not Tool.should_use and not await tool.should_use(context):
             raise NotEnabledError(NOT_ENABLED)
@@ -280,16 +292,16 @@ class Call:
             asks, arguments = False, approved_arguments(self.answer, arguments)
         if asks:
             shown = arguments_text(arguments)
-        checked = tool.validate(arguments)
+        given, checked = arguments, tool.validate(arguments)
         arguments = checked if isinstance(checked, dict) else await checked
         if not asks:
-            return arguments
+            return given if tool.target else arguments
         decision = await hooks.authorize_tool_call(run.context, call, arguments)
         if isinstance(decision, Deny):
             raise ToolError(f"not allowed: {decision.reason}")
         if isinstance(decision, Ask) and self.waits_for != "sub_agent":  # that call has begun: its sub-agent continues
             raise NeedsAnswer("approval", decision.seconds, decision.who, decision.note, shown)
-        return arguments
+        return given if tool.target else arguments
 
     async def _probe(self, tool: Tool, context: CallContext) -> Outcome | None:
         """Return the outcome of a `once` call that a crash interrupted; None if it certainly had no effect."""

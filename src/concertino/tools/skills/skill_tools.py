@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import ConfigurationError, ToolError
 from ..base import Tool, ToolContext
-from .script import ScriptLimits, run_script
+from ..sandbox.script import ScriptLimits, run_script
 from .skill import MAIN, Skill
 
 LOAD_SKILL, READ_SKILL_FILE, RUN_SKILL_SCRIPT = "load_skill", "read_skill_file", "run_skill_script"
@@ -95,11 +95,7 @@ class RunSkillScript(_SkillTool):
             raise ToolError(f"{MAIN} is not a script")
         own = None if self._folder is None else self._folder(context)
         with tempfile.TemporaryDirectory(prefix="skill-") if own is None else nullcontext(str(own)) as name:
-            folder = Path(name)
-            code, output = await run_script(script, arguments.get("arguments", ()), folder, self._limits, _MOST_BYTES)
-        if code != 0:
-            raise ToolError(f"exit code {code}\n{output}".strip())
-        return output or "(no output)"
+            return await run_script(script, arguments.get("arguments", ()), Path(name), self._limits)
 
 
 def skill_tools(

@@ -1,4 +1,4 @@
-"""Runs the scripts of skills: in a subprocess with limits and, where the kernel allows it, without a network."""
+"""Runs scripts in a subprocess with limits and, where the kernel allows it, without a network."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ _INTERPRETERS: dict[str, tuple[str, ...]] = {
     ".js": ("node",),
     ".mjs": ("node",),
 }
+_MOST_BYTES = 200_000
+"""The size of an output from which its middle is left out."""
 NO_NETWORK_NAMESPACE = 125
 """The launcher's exit code if it cannot take the network away."""
 
@@ -47,13 +49,10 @@ class ScriptLimits:
                 raise ConfigurationError(f"ScriptLimits({name}={value!r:.80}): use a number above 0")
 
 
-async def run_script(
-    script: Path, arguments: Sequence[str], folder: Path, limits: ScriptLimits, most_bytes: int
-) -> tuple[int, str]:
-    """Run *script*, an absolute path, in *folder* and return its exit code and its output.
+async def run_script(script: Path, arguments: Sequence[str], folder: Path, limits: ScriptLimits) -> str:
+    """Run *script*, an absolute path, in *folder* and return its output, without the middle if it is long.
 
-    The middle of an output of more than *most_bytes* is left out. Raises `ToolError` if it cannot be started, or
-    exceeds its time.
+    Raises `ToolError` if it cannot be started or exceeds its time, and with its output if it fails.
     """
     program = [*_INTERPRETERS.get(script.suffix, ()), str(script), *arguments]
     figures = (limits.cpu_seconds, limits.megabytes * 1_000_000, limits.file_megabytes * 1_000_000)
@@ -78,19 +77,21 @@ async def run_script(
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await asyncio.shield(process.wait())
-        text = _output(output.fileno(), most_bytes)
+        text = _output(output.fileno())
     if code == NO_NETWORK_NAMESPACE:
         raise ToolError(
             "scripts are refused: this machine's kernel allows no network namespace, and they may not use the network"
         )
-    return code, text
+    if code != 0:
+        raise ToolError(f"exit code {code}\n{text}".strip())
+    return text or "(no output)"
 
 
-def _output(file: int, most_bytes: int) -> str:
+def _output(file: int) -> str:
     size = os.fstat(file).st_size
-    if size <= most_bytes:
+    if size <= _MOST_BYTES:
         return os.pread(file, size, 0).decode(errors="replace")
-    half = most_bytes // 2
+    half = _MOST_BYTES // 2
     start, end = os.pread(file, half, 0), os.pread(file, half, size - half)
     left_out = f"\n[... {size - 2 * half:,} bytes are left out ...]\n"
     return start.decode(errors="replace") + left_out + end.decode(errors="replace")

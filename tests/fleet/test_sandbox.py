@@ -1,0 +1,75 @@
+"""The target `sandbox`: code of a model, in a subprocess with limits."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from concertino import AgentConfig, Chat, MemoryStore, Resources, Runtime, Scope
+from concertino.messages import ToolMessage
+from concertino.runtime import Fleet
+from concertino.testing import ScriptedModel, call
+from concertino.tools.sandbox import RunCode, ScriptLimits
+
+from .test_fleet import Bell, joined
+
+CARLA = Scope(tenant="acme", user="carla")
+TARGETS = {"desks": ["desk"], "sandbox": []}
+
+
+class Desk(AgentConfig[None]):
+    name = "desk"
+    tools = (RunCode(),)
+
+
+async def run(*calls: Any, **limits: Any) -> list[ToolMessage]:
+    """Return the results of one turn of calls, which a process of the sandbox runs within *limits*."""
+    store, bell, model = MemoryStore(), Bell(), ScriptedModel([*calls], "Done.")
+    desks = Runtime([Desk()], Resources(store=store, models=lambda _: model), sweep=3600.0)
+    boxes = Runtime([RunCode(ScriptLimits(**limits))], store=store, sweep=3600.0)
+    joined(desks, Fleet(bell=bell, targets=TARGETS, takes=["desks"]))
+    joined(boxes, Fleet(bell=bell, targets=TARGETS, takes=["sandbox"]))
+    async with desks, boxes:
+        started = await desks.start(Chat("count", scope=CARLA, model="desk"), "desk")
+        async for _ in desks.events(CARLA, started.id):
+            pass
+    return [each for each in model.requests[-1].messages if isinstance(each, ToolMessage)]
+
+
+async def test_code_runs_alone_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_KEY", "swordfish")
+    code = "import os, socket; print(os.getcwd(), os.listdir(), sorted(os.environ), socket.if_nameindex())"
+    python, shell, failing, unknown = await run(
+        call("run_code", language="python", code=code),
+        call("run_code", language="shell", code="echo $((6 * 7)); touch made; ls"),
+        call("run_code", language="python", code="print('so far'); raise SystemExit(3)"),
+        call("run_code", language="perl", code="1"),
+    )
+    folder, rest = python.content.split(" ", 1)
+    assert not os.path.lexists(folder)  # noqa: ASYNC240 - a test may wait
+    assert rest.startswith("['main.py'] ['HOME', 'LANG', 'PATH'] [(1, 'lo')")
+    assert shell.content == "42\nmade\nmain.sh\n"
+    assert (failing.content, failing.is_error) == ("exit code 3\nso far", True)
+    assert unknown.is_error
+
+
+@pytest.mark.parametrize(
+    ("code", "limits", "shown"),
+    [
+        ("while True: pass", {"seconds": 0.5}, "did not end within 0.5 s"),
+        ("x = bytearray(10**9)", {"megabytes": 500}, "MemoryError"),
+        ("open('big', 'wb').write(b'x' * 5_000_000)", {"file_megabytes": 1}, "exit code"),
+    ],
+    ids=["time", "memory", "files"],
+)
+async def test_code_ends_at_its_limits(code: str, limits: dict[str, Any], shown: str) -> None:
+    (found,) = await run(call("run_code", language="python", code=code), **limits)
+    assert found.is_error
+    assert shown in found.content
+
+
+def test_the_wait_for_a_process_is_part_of_the_deadline() -> None:
+    assert RunCode(ScriptLimits(seconds=20)).timeout == 80
+    assert RunCode(target="boxes").target == "boxes"
