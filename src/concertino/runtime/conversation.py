@@ -204,16 +204,21 @@ class Conversation:
         """Make a turn the active leaf: the next message begins a new branch after it."""
         check_text(turn_id=turn_id)
         await self._runs.store.select_leaf(self.scope, self.id, turn_id)
+        self._ring()
 
     async def switch(self, turn_id: str) -> str:
         """Activate the branch of a turn, up to the newest turn below it. Return the id of the leaf."""
         check_text(turn_id=turn_id)
-        return await self._runs.store.select_leaf(self.scope, self.id, turn_id, newest=True)
+        leaf = await self._runs.store.select_leaf(self.scope, self.id, turn_id, newest=True)
+        self._ring()
+        return leaf
 
     async def withdraw(self, turn_id: str) -> bool:
         """Remove a queued turn. Return False if it has started already."""
         check_text(turn_id=turn_id)
-        return await self._runs.store.withdraw_turn(self.scope, self.id, turn_id)
+        withdrawn = await self._runs.store.withdraw_turn(self.scope, self.id, turn_id)
+        self._ring()
+        return withdrawn
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -269,13 +274,18 @@ class Conversation:
         "" as long as the conversation has no answer, or if the data policy keeps no text.
         """
         stored = await self.read()
-        return stored.title or await self._runs.write_title(self.scope, stored, model)
+        if stored.title:
+            return stored.title
+        title = await self._runs.write_title(self.scope, stored, model)
+        self._ring()
+        return title
 
     async def set_title(self, title: str) -> None:
         """Replace the title."""
         check_text(title=title)
         title, seconds = kept_text(await _policy_of(self), title)
         await self._runs.store.set_title(self.scope, self.id, title, keep_seconds=seconds)
+        self._ring()
 
     async def rate(self, turn_id: str, rating: Rating | None, text: str = "") -> None:
         """Store feedback on a turn's answer in place of earlier feedback; None without text removes it."""
@@ -285,6 +295,7 @@ class Conversation:
         text, seconds = kept_text(await _policy_of(self), text) if text else ("", None)
         feedback = Feedback(rating=rating, text=text) if rating or text else None
         await self._runs.store.rate_turn(self.scope, self.id, turn_id, feedback, keep_seconds=seconds)
+        self._ring()
 
     async def delete(self) -> None:
         """Erase the conversation with its runs, which are stopped first. The ledger stays."""
@@ -294,8 +305,13 @@ class Conversation:
                 await live.result()
         self._starter.forget(self.scope, self.id)
         await self._runs.store.delete_conversation(self.scope, self.id)
+        self._ring()
 
     # -- parts ---------------------------------------------------------------------------------------------------
+
+    def _ring(self) -> None:
+        """Wake those who follow the conversation, in all processes."""
+        self._starter.events.conversations.ring(self.scope, self.id)
 
     async def _append(
         self, chat: Chat, parent: str | None, key: str, when_busy: WhenBusy, mode: str
@@ -351,7 +367,10 @@ class Conversation:
                     chat = dataclasses.replace(chat, model=model_id(chat.model))  # as the queue has it
                 await self._runs.check(in_conversation(chat, self.scope, self.id), self.agent)
                 turn = dataclasses.replace(turn, input=encode_input(chat))
-                return turn.run_id if await store.queue_turn(self.scope, self.id, turn, idle=idle) else None
+                if not await store.queue_turn(self.scope, self.id, turn, idle=idle):
+                    return None
+                self._ring()
+                return turn.run_id
             case _:
                 assert_never(when_busy)
 

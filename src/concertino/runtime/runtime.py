@@ -127,7 +127,7 @@ class Runtime(Answering):
 
     def join(self, fleet: Fleet) -> None:
         """Share the work on the store with other processes; before `async with`."""
-        self._seat.fleet, self._log.bell = fleet, fleet.bell
+        self._seat.fleet, self._log.bell, self._log.conversations.bell = fleet, fleet.bell, fleet.bell
 
     async def close(self, grace: float = 0.0) -> None:
         """Stop the watchdog, and park the runs that do not end within *grace* seconds: any process may resume them."""
@@ -206,7 +206,8 @@ class Runtime(Answering):
         config, registry = (
             (TitleAgent(policy_of(started.policy)), None) if title else self._agents.take(root.start.agent)
         )
-        chat = Chat(model=started.model, scope=owner, caller=caller_of(root.start, started))
+        caller, conversation_id = caller_of(root.start, started), root.start.conversation_id
+        chat = Chat(model=started.model, scope=owner, caller=caller, conversation_id=conversation_id)
         return await self._run(chat, config, registry, root_id, resume=True, claim=claim)
 
     def live(self, scope: AnyScope, run_id: str) -> LiveRun | None:
