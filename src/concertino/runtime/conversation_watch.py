@@ -11,7 +11,7 @@ from typing import TypeAlias
 from ..errors import StorageError
 from ..scope import OPERATOR, AnyScope, Scope
 from ..storage.base import Store
-from .bus.base import Bell, LocalBell, conversation_topic
+from .bus.base import Bell, conversation_topic
 
 POLL = 0.1
 """Seconds between two looks at the conversations that are followed: other processes may change them."""
@@ -31,8 +31,8 @@ class ConversationWatch:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.bell: Bell = LocalBell()
-        """Tells of changes, those that this process makes included."""
+        self.bell: Bell | None = None
+        """Tells readers in all processes of changes."""
         self._rung: dict[_Name, None] = {}
         """Conversations to look at, since a bell has rung or a reader has come."""
         self._woken = asyncio.Event()
@@ -47,12 +47,20 @@ class ConversationWatch:
 
     def ring(self, scope: AnyScope, conversation_id: str) -> None:
         """Wake the readers of a conversation, in all processes: it may have changed."""
-        if isinstance(scope, Scope):
+        if not conversation_id or not isinstance(scope, Scope):
+            return
+        if self.bell is None:
+            if self._waiting:
+                self._look_soon((scope, conversation_id))
+        else:
             self.bell.ring(conversation_topic(scope.key, conversation_id))
 
     @contextmanager
     def listening(self, scope: Scope, conversation_id: str) -> Iterator[None]:
         """Listen to the bell of a conversation in a `with` block."""
+        if self.bell is None:
+            yield
+            return
         name = (scope, conversation_id)
         end = self.bell.listen(conversation_topic(scope.key, conversation_id), lambda: self._look_soon(name))
         try:
@@ -105,7 +113,7 @@ class ConversationWatch:
             for at in range(0, len(names), _BATCH):
                 await self._look(names[at : at + _BATCH])
             if everything:
-                pause = RARE if self.bell.reaches_others else POLL
+                pause = RARE if self.bell is not None and self.bell.reaches_others else POLL
                 due = time.monotonic() + max(pause, (time.monotonic() - began) / _MOST_SHARE)
 
     async def _look(self, names: list[_Name]) -> None:

@@ -63,7 +63,7 @@ class LiveRun:
         error = self._error or self._orchestrator.refused
         if error is not None:
             raise error
-        self._ring()
+        self._log.conversations.ring(self.scope, self._conversation_id)
 
     @property
     def resumed_after(self) -> int:
@@ -116,13 +116,8 @@ class LiveRun:
                 writer.put(RunEnded(result.run_id, result.agent_path, result.content_index, result))
             writer.opened.set()
             self._ended.set()
-            self._ring()
-            self._log.finish(writer)
-
-    def _ring(self) -> None:
-        """Wake the readers of the conversation that the run belongs to: it has started or left this process."""
-        if self._conversation_id:
             self._log.conversations.ring(self.scope, self._conversation_id)
+            self._log.finish(writer)
 
 
 async def park_all(runs: Sequence[LiveRun], grace: float) -> None:
