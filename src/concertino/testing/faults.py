@@ -186,6 +186,7 @@ class FaultyStore:
     rate_turn = _delegated("rate_turn")
     search_turns = _delegated("search_turns")
     delete_conversation = _delegated("delete_conversation")
+    postpone_call = _delegated("postpone_call")
     claim_target = _delegated("claim_target")
     leave_target = _delegated("leave_target")
     add_schedule = _delegated("add_schedule")
