@@ -268,3 +268,14 @@ async def test_a_bell_wakes_those_who_follow_a_conversation(monkeypatch: pytest.
             await there.delete()
             with pytest.raises(UnknownConversationError):
                 await until(items, lambda _: False)
+
+
+async def test_two_web_processes_that_refuse_accept_one_message() -> None:
+    async with processes(ScriptedModel("hello"), Bell(broken=True)) as (web, _worker):
+        conversation = await web.conversation(CARLA, agent="desk")
+        sent = [conversation.send(text, when_busy="refuse") for text in ("one", "two")]
+        found = await asyncio.gather(*sent, return_exceptions=True)
+        (queued,) = await conversation.queue()
+        (refused,) = [each for each in found if isinstance(each, ConversationBusyError)]
+        assert refused.run_id == queued.run_id
+        assert queued.run_id in [getattr(each, "id", "") for each in found]

@@ -26,7 +26,15 @@ from ..orchestrator.tracing import current_trace
 from ..providers.base import Model, model_id
 from ..scope import AnyScope, Scope
 from ..storage.base import Store
-from ..storage.conversation_types import ENDED_STATES, Feedback, QueuedTurn, Rating, StoredConversation, StoredTurn
+from ..storage.conversation_types import (
+    ENDED_STATES,
+    Feedback,
+    QueuedTurn,
+    QueueWhen,
+    Rating,
+    StoredConversation,
+    StoredTurn,
+)
 from .checks import check_number, check_text
 from .conversation_export import Export, exported
 from .conversation_stream import ConversationStream, Followed
@@ -334,7 +342,7 @@ class Conversation:
                 return ConversationTurn(self, exists.run_id)
             except ConversationBusyError as busy:
                 try:
-                    run_id = await self._wait_in_line(turn, chat, when_busy, busy, idle=False)
+                    run_id = await self._wait_in_line(turn, chat, when_busy, busy, when="busy")
                 except TurnExistsError as exists:
                     run_id = exists.run_id
                     first = first and (await ConversationTurn(self, run_id).read()).state == "queued"
@@ -346,12 +354,9 @@ class Conversation:
                 return ConversationTurn(self, run_id)
 
     async def _wait_in_line(
-        self, turn: QueuedTurn, chat: Chat, when_busy: WhenBusy, busy: ConversationBusyError, *, idle: bool
+        self, turn: QueuedTurn, chat: Chat, when_busy: WhenBusy, busy: ConversationBusyError, *, when: QueueWhen
     ) -> str | None:
-        """Queue or steer a message. Return the run id of its turn; None if the conversation is idle.
-
-        With *idle*, a message is queued also then.
-        """
+        """Queue or steer a message. Return the run id of its turn; None if the conversation is in another state."""
         store = self._runs.store
         if when_busy != "refuse" and (redactor := redactor_of(tuple((await _policy_of(self)).patterns))) is not None:
             chat = redactor.chat(chat)  # a queue is stored before a run could redact it
@@ -367,7 +372,7 @@ class Conversation:
                     chat = dataclasses.replace(chat, model=model_id(chat.model))  # as the queue has it
                 await self._runs.check(in_conversation(chat, self.scope, self.id), self.agent)
                 turn = dataclasses.replace(turn, input=encode_input(chat))
-                if not await store.queue_turn(self.scope, self.id, turn, idle=idle):
+                if not await store.queue_turn(self.scope, self.id, turn, when=when):
                     return None
                 self._ring()
                 return turn.run_id
@@ -402,15 +407,20 @@ async def _leave_to_others(
     conversation: Conversation, turn: QueuedTurn, chat: Chat, when_busy: WhenBusy
 ) -> ConversationTurn:
     """Record a message for the processes that take the work of the agent."""
-    busy = (await conversation.read()).busy
-    error = ConversationBusyError(f"conversation {conversation.id!r} is busy with turn {busy}", busy)
-    run_id = None
-    if busy and when_busy in ("refuse", "steer"):
-        run_id = await conversation._wait_in_line(turn, chat, when_busy, error, idle=False)
+    busy, run_id = (await conversation.read()).busy, None
+    error = _busy_with(conversation, busy)
+    if busy and when_busy == "steer":
+        run_id = await conversation._wait_in_line(turn, chat, when_busy, error, when="busy")
     if run_id is None:
-        run_id = await conversation._wait_in_line(turn, chat, "queue", error, idle=True)
-        assert run_id is not None
+        when: QueueWhen = "idle" if when_busy == "refuse" else "always"
+        run_id = await conversation._wait_in_line(turn, chat, "queue", error, when=when)
+    if run_id is None:  # another message may have come first, at another web process
+        raise _busy_with(conversation, busy or (await conversation.read()).busy)
     if busy and when_busy == "interrupt":
         await conversation._interrupt(busy)
     conversation._starter.seat.ring(conversation.agent)
     return ConversationTurn(conversation, run_id)
+
+
+def _busy_with(conversation: Conversation, run_id: str) -> ConversationBusyError:
+    return ConversationBusyError(f"conversation {conversation.id!r} is busy with turn {run_id}", run_id)
