@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -283,6 +284,11 @@ def test_invalid_options(options: dict[str, Any], message: str) -> None:
         delegate(Clerk(), description="Ask.", **options)
 
 
+def same(model: ScriptedModel, _: str) -> ScriptedModel:
+    """Return *model*, whatever is asked for."""
+    return model
+
+
 @pytest.mark.parametrize("patience", [600.0, 0.0])
 async def test_a_process_leaves_a_call_for_an_agent_that_it_does_not_have(
     monkeypatch: pytest.MonkeyPatch, patience: float
@@ -294,7 +300,7 @@ async def test_a_process_leaves_a_call_for_an_agent_that_it_does_not_have(
     model, clerk = ScriptedModel(call("clerk", query="add it up"), "It is so."), ScriptedModel("three")
     old, new = [
         joined(
-            Runtime(agents, Resources(store=store, models=lambda _, each=each: each, model=each), sweep=3600.0),
+            Runtime(agents, Resources(store=store, models=partial(same, each), model=each), sweep=3600.0),
             Fleet(bell=bell, targets=targets, takes=["desks", "batch"]),
         )
         for agents, each, targets in (

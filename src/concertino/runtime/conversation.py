@@ -212,20 +212,20 @@ class Conversation:
         """Make a turn the active leaf: the next message begins a new branch after it."""
         check_text(turn_id=turn_id)
         await self._runs.store.select_leaf(self.scope, self.id, turn_id)
-        self._ring()
+        _ring(self)
 
     async def switch(self, turn_id: str) -> str:
         """Activate the branch of a turn, up to the newest turn below it. Return the id of the leaf."""
         check_text(turn_id=turn_id)
         leaf = await self._runs.store.select_leaf(self.scope, self.id, turn_id, newest=True)
-        self._ring()
+        _ring(self)
         return leaf
 
     async def withdraw(self, turn_id: str) -> bool:
         """Remove a queued turn. Return False if it has started already."""
         check_text(turn_id=turn_id)
         withdrawn = await self._runs.store.withdraw_turn(self.scope, self.id, turn_id)
-        self._ring()
+        _ring(self)
         return withdrawn
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ class Conversation:
         if stored.title:
             return stored.title
         title = await self._runs.write_title(self.scope, stored, model)
-        self._ring()
+        _ring(self)
         return title
 
     async def set_title(self, title: str) -> None:
@@ -293,7 +293,7 @@ class Conversation:
         check_text(title=title)
         title, seconds = kept_text(await _policy_of(self), title)
         await self._runs.store.set_title(self.scope, self.id, title, keep_seconds=seconds)
-        self._ring()
+        _ring(self)
 
     async def rate(self, turn_id: str, rating: Rating | None, text: str = "") -> None:
         """Store feedback on a turn's answer in place of earlier feedback; None without text removes it."""
@@ -303,7 +303,7 @@ class Conversation:
         text, seconds = kept_text(await _policy_of(self), text) if text else ("", None)
         feedback = Feedback(rating=rating, text=text) if rating or text else None
         await self._runs.store.rate_turn(self.scope, self.id, turn_id, feedback, keep_seconds=seconds)
-        self._ring()
+        _ring(self)
 
     async def delete(self) -> None:
         """Erase the conversation with its runs, which are stopped first. The ledger stays."""
@@ -313,13 +313,9 @@ class Conversation:
                 await live.result()
         self._starter.forget(self.scope, self.id)
         await self._runs.store.delete_conversation(self.scope, self.id)
-        self._ring()
+        _ring(self)
 
     # -- parts ---------------------------------------------------------------------------------------------------
-
-    def _ring(self) -> None:
-        """Wake those who follow the conversation, in all processes."""
-        self._starter.events.conversations.ring(self.scope, self.id)
 
     async def _append(
         self, chat: Chat, parent: str | None, key: str, when_busy: WhenBusy, mode: str
@@ -374,7 +370,7 @@ class Conversation:
                 turn = dataclasses.replace(turn, input=encode_input(chat))
                 if not await store.queue_turn(self.scope, self.id, turn, when=when):
                     return None
-                self._ring()
+                _ring(self)
                 return turn.run_id
             case _:
                 assert_never(when_busy)
@@ -424,3 +420,8 @@ async def _leave_to_others(
 
 def _busy_with(conversation: Conversation, run_id: str) -> ConversationBusyError:
     return ConversationBusyError(f"conversation {conversation.id!r} is busy with turn {run_id}", run_id)
+
+
+def _ring(conversation: Conversation) -> None:
+    """Wake those who follow a conversation, in all processes."""
+    conversation._starter.events.conversations.ring(conversation.scope, conversation.id)
