@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 from decimal import Decimal
 from pathlib import Path
 
@@ -103,6 +105,15 @@ def test_the_timeline_is_complete_as_json(runs: Cli, run: str) -> None:
     assert (paid["name"], paid["state"]) == ("refund", "done")
     assert [(wait["verdict"], wait["by"]) for wait in paid["waits"]] == [("approved", "ann")]
     assert found["problem"] is None
+
+
+def test_the_timeline_names_the_processes(runs: Cli, run: str) -> None:
+    here = f"{socket.gethostname()}:{os.getpid()}"
+    found = run_object(runs, run)
+    assert found["process"] == here
+    assert {one["process"] for step in found["timeline"] for one in step["attempts"] + step["notes"]} == {here}
+    (resumed,) = [one for step in found["timeline"] for one in step["notes"] if one["event"] == "resumed"]
+    assert resumed["text"] == f"from the journal by {here}"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ from concertino import (
 from concertino.agents import EMAIL
 from concertino.errors import ConfigurationError
 from concertino.events import RunEnded, RunResult
-from concertino.runtime import Fleet, LiveRun
+from concertino.runtime import Fleet, LiveRun, assigned_calls
 from concertino.storage import ClaimedCall
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.waits import Wait
@@ -320,3 +321,44 @@ async def test_without_a_store_the_call_fails() -> None:
 def test_invalid_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         delegate(Clerk(), description="Ask.", **options)
+
+
+def same(model: ScriptedModel, _: str) -> ScriptedModel:
+    """Return *model*, whatever is asked for."""
+    return model
+
+
+@pytest.mark.parametrize("patience", [600.0, 0.0])
+async def test_a_process_leaves_a_call_for_an_agent_that_it_does_not_have(
+    monkeypatch: pytest.MonkeyPatch, patience: float
+) -> None:
+    """As in an upgrade: first a worker of the old version takes the call, and then one of the new version."""
+    monkeypatch.setattr(assigned_calls, "PATIENCE", patience)
+    monkeypatch.setattr(assigned_calls, "AGAIN", 0.0)
+    store, bell = MemoryStore(), Bell()
+    model, clerk = ScriptedModel(call("clerk", query="add it up"), "It is so."), ScriptedModel("three")
+    old, new = [
+        joined(
+            Runtime(agents, Resources(store=store, models=partial(same, each), model=each), sweep=3600.0),
+            Fleet(bell=bell, targets=targets, takes=["desks", "batch"]),
+        )
+        for agents, each, targets in (
+            ([Desk()], model, {"desks": ["desk"], "batch": []}),
+            ([Desk(), Clerk()], clerk, TARGETS),
+        )
+    ]
+    run = await old.start(ASKED, "desk")
+    await run.result()
+    await run.recorded()
+    await old.look()
+    if patience:
+        assert not await called_runs(old)
+        await new.look()
+        (called,) = await called_runs(new)
+        assert (await new.result(CARLA, called.start.run_id)).text == "three"
+    await old.look()
+    assert (await ended(old, run)).text == "It is so."
+    answer = model.requests[-1].messages[-1].content
+    assert answer == "three" if patience else "no process of target 'batch' has agent 'clerk'" in answer
+    await old.close()
+    await new.close()

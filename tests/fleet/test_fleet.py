@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -22,9 +22,10 @@ from concertino import (
     ToolCall,
     tool,
 )
-from concertino.errors import ConfigurationError, ConversationBusyError
+from concertino.errors import ConfigurationError, ConversationBusyError, UnknownConversationError
 from concertino.events import RunEnded, TextDelta
-from concertino.runtime import Fleet, LocalBell, event_log
+from concertino.runtime import Fleet, LocalBell, conversation_watch, event_log, event_window
+from concertino.storage import StoredConversation
 from concertino.testing import Answer, ScriptedModel, call
 
 CARLA = Scope(user="carla")
@@ -105,7 +106,7 @@ async def test_a_bell_brings_a_message_to_a_worker_and_its_events_back(monkeypat
         assert isinstance(seen[-1], RunEnded)
         assert (await turn.read()).answer == "one two three four"
     assert "cmd.agent.desks.wakeup" in bell.rung
-    assert {topic.rpartition(".")[2] for topic in bell.rung} == {"wakeup", "chunk"}
+    assert {topic.rpartition(".")[2] for topic in bell.rung} == {"wakeup", "chunk", "changed"}
 
 
 async def test_a_lost_bell_is_replaced_by_the_sweep() -> None:
@@ -123,7 +124,7 @@ async def test_a_worker_takes_only_its_targets() -> None:
             pass
         await worker.look()
         assert (await left.read()).state == "queued"
-        assert bell.rung[0] == "cmd.agent.others.wakeup"
+        assert next(topic for topic in bell.rung if topic.startswith("cmd.")) == "cmd.agent.others.wakeup"
 
 
 async def test_a_worker_has_so_many_runs_at_the_same_time() -> None:
@@ -224,3 +225,57 @@ async def test_a_run_that_is_started_by_name_runs_here() -> None:
     async with processes(ScriptedModel("hello"), Bell()) as (web, _worker):
         run = await web.start(Chat("hello", scope=CARLA), "desk")
         assert (await run.result()).text == "hello"
+
+
+async def test_the_first_piece_of_an_answer_is_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are stored together when their time is over, or with the end of the answer."""
+    monkeypatch.setattr(event_log, "RARE", NEVER)
+    monkeypatch.setattr(event_window, "SECONDS", NEVER)
+    gate = asyncio.Event()
+    model = ScriptedModel(Answer(text="one two three four five six", midway=gate.wait))
+    async with processes(model, Bell()) as (web, _worker), asyncio.timeout(120):
+        turn = await (await web.conversation(CARLA, agent="desk")).send("hello")
+        pieces = []
+        async for _, event in turn.events():
+            if isinstance(event, TextDelta):
+                pieces.append((event.text, gate.is_set()))
+                gate.set()
+    assert pieces[0] == ("one ", False)
+    assert len(pieces) > 2
+
+
+async def until(items: AsyncIterator[Any], shows: Callable[[StoredConversation], bool]) -> None:
+    """Read until a state of a conversation shows a change."""
+    async for position, item in items:
+        if not position and shows(item):
+            return
+
+
+async def test_a_bell_wakes_those_who_follow_a_conversation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_log, "RARE", NEVER)
+    monkeypatch.setattr(conversation_watch, "RARE", NEVER)
+    async with processes(ScriptedModel("hello you"), Bell()) as (web, worker), asyncio.timeout(120):
+        conversation = await web.conversation(CARLA, agent="desk")
+        async with aclosing(conversation.follow()) as items:
+            assert (await anext(items))[0] == ""
+            await conversation.send("hello")  # a worker answers
+            async for _, item in items:
+                if isinstance(item, RunEnded):
+                    break
+            there = await worker.conversation(CARLA, conversation.id)
+            await there.set_title("Hello")
+            await until(items, lambda found: found.title == "Hello")
+            await there.delete()
+            with pytest.raises(UnknownConversationError):
+                await until(items, lambda _: False)
+
+
+async def test_two_web_processes_that_refuse_accept_one_message() -> None:
+    async with processes(ScriptedModel("hello"), Bell(broken=True)) as (web, _worker):
+        conversation = await web.conversation(CARLA, agent="desk")
+        sent = [conversation.send(text, when_busy="refuse") for text in ("one", "two")]
+        found = await asyncio.gather(*sent, return_exceptions=True)
+        (queued,) = await conversation.queue()
+        (refused,) = [each for each in found if isinstance(each, ConversationBusyError)]
+        assert refused.run_id == queued.run_id
+        assert queued.run_id in [getattr(each, "id", "") for each in found]

@@ -82,6 +82,22 @@ async def test_a_migration_that_fails_leaves_the_version_before(url: str, schema
         await start_tree(store)
 
 
+async def test_a_process_goes_on_after_a_newer_one_has_migrated(url: str, schema: str, newest: Any) -> None:
+    async with await PostgresStore.open(url, schema=schema) as older:
+        tree = await start_tree(older)
+        newest(*ALL, "ALTER TABLE heads ADD COLUMN more TEXT; ALTER TABLE journal ADD COLUMN more TEXT;")
+        async with await PostgresStore.open(url, schema=schema) as newer:
+            await start_tree(newer, "r2")
+        with psycopg.connect(url, options=f"-c search_path={schema}") as other:  # a field that a newer version writes
+            other.execute("UPDATE journal SET more = 'x', body = '{\"more\": 1}' WHERE seq = 0")
+        await tree.append("model_answered", messages=[whole("a")])
+        for run_id, entries in (("r1", 2), ("r2", 1)):
+            journal = await older.load(OPERATOR, run_id)
+            assert journal is not None
+            assert journal.entries[0].body["more"] == 1
+            assert len(journal.entries) == entries
+
+
 async def test_a_newer_schema_is_refused(url: str, schema: str, newest: Any) -> None:
     newest(*ALL, "SELECT 1;")
     await (await PostgresStore.open(url, schema=schema)).close()

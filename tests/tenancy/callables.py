@@ -19,6 +19,7 @@ from concertino.runtime import Conversation, ConversationTurn, EventLog, LiveRun
 from concertino.storage import (
     ApprovalRules,
     Claim,
+    ClaimedCall,
     Entry,
     EventBatch,
     EventRow,
@@ -34,7 +35,7 @@ from concertino.storage import (
     Vault,
 )
 from concertino.usage import Tokens, UsageRecord
-from concertino.waits import Resolution
+from concertino.waits import Resolution, Wait, arguments_hash
 
 FACADES: tuple[type[Any], ...] = (Runtime, Store, Memories, ApprovalRules, Conversation, Schedules)
 """The classes whose public methods are tried. `Conversation` has its scope; the others' methods take one."""
@@ -123,6 +124,20 @@ class Guess:
         """Return a scope that can own a run."""
         return self.scope if isinstance(self.scope, Scope) else Scope(getattr(self.scope, "tenant", ""))
 
+    def wait(self) -> Wait:
+        """Return a wait of the run."""
+        return Wait(
+            key=self.id,
+            run_id=self.id,
+            root_id=self.id,
+            agent_path="clerk",
+            call_id="c1",
+            tool="pay",
+            kind="result",
+            arguments="{}",
+            arguments_hash=arguments_hash("{}"),
+        )
+
     def claim(self) -> Claim:
         """Return the claim that the guessed tree has, but for its scope."""
         return Claim(root_id=self.id, scope=self.owner(), epoch=1, owner="victim", seconds=60.0)
@@ -161,6 +176,7 @@ ARGUMENTS: Mapping[str, Callable[[Guess], Any]] = {
     "batch": lambda guess: EventBatch(
         claim=guess.claim(), first=1, last=1, rows=[EventRow(run_id=guess.id, entry=1, items=[1])]
     ),
+    "call": lambda guess: ClaimedCall(scope=guess.owner(), wait=guess.wait(), task={}),
     "agent": lambda guess: "clerk",
     "tool": lambda guess: "pay",
     "by": lambda guess: ["run", "agent"],
@@ -197,6 +213,7 @@ SPECIAL: Mapping[str, Callable[[Guess], Any] | None] = {
     "Store.begin.entry": lambda guess: guess.entry("mine", "started", 0),
     "Store.append.entry": lambda guess: guess.entry(guess.id, "model_requested", 3),
     "Store.events.after": lambda guess: 0,
+    "Store.queue_turn.when": lambda guess: "always",
     "Store.commands.after": lambda guess: 0,
     "Store.put_secret.version": lambda guess: None,
     "Store.claim_secret.version": lambda guess: 1,

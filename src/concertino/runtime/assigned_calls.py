@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -25,6 +26,10 @@ from .turns import MAY_CHANGE
 log = logging.getLogger("concertino")
 
 _MOST = 8
+PATIENCE = 600.0
+"""Seconds for which a call is left to processes that have its agent: during an upgrade, only some have a new one."""
+AGAIN = 1.0
+"""Seconds after which another process may take a call that is left."""
 
 
 class AssignedCalls:
@@ -75,10 +80,13 @@ class AssignedCalls:
         """Start the run of a call. A call that gets no run for now is due again after a while."""
         key = call.wait.key
         try:
-            self._check_agent(call)
-            known, name, policy = self._agents, call.task["agent"], call.task.get("policy")
-            agent, _ = known.take(name) if policy is None else known.take_stored(name, policy)
-            await self._start(chat_of(call), agent, child_run_id(key))
+            if self._is_ours(call):
+                known, name, policy = self._agents, call.task["agent"], call.task.get("policy")
+                agent, _ = known.take(name) if policy is None else known.take_stored(name, policy)
+                await self._start(chat_of(call), agent, child_run_id(key))
+            else:
+                log.warning("call %s is left to a process with agent %s", key, call.task["agent"])
+                await self._store.postpone_call(OPERATOR, call, AGAIN)
         except RunStateError as error:
             log.info("call %s: %s", key, error)  # it has its run, or needs none any more
         except MAY_CHANGE as error:
@@ -88,22 +96,22 @@ class AssignedCalls:
         except Exception as error:  # noqa: BLE001 - one call must not keep the watchdog from the others
             log.warning("call %s was not started: %s", key, type(error).__name__)
 
+    def _is_ours(self, call: ClaimedCall) -> bool:
+        """Return whether this process has the agent of a call. Raises `ConfigurationError` if none has it."""
+        agent, target = call.task.get("agent"), call.wait.target
+        if agent is None:
+            raise ConfigurationError(f"the call has no task for target {target!r}")
+        found = self._seat.has(agent, target)
+        if not found and time.time() - call.wait.opened >= PATIENCE:
+            raise ConfigurationError(f"no process of target {target!r} has agent {agent!r}: name it in [targets]")
+        return found
+
     async def _refuse(self, call: ClaimedCall, why: str) -> None:
         """Answer a call that can never have a run."""
         failed = Resolution(verdict="failed", id=token(), content=why)
         await self._store.resolve(call.scope, call.wait.key, failed)
         await self._seat.wake_owners(call.wait.run_id)
         self._wake()
-
-    def _check_agent(self, call: ClaimedCall) -> None:
-        agent, target = call.task.get("agent"), call.wait.target
-        fleet = self._seat.fleet
-        if agent is None:
-            raise ConfigurationError(f"the call has no task for target {target!r}")
-        if fleet is not None and (belongs := fleet.target_of(agent)) != target:
-            raise ConfigurationError(
-                f"agent {agent!r} belongs to target {belongs!r}, not to {target!r}: name it in [targets]"
-            )
 
 
 def chat_of(call: ClaimedCall) -> Chat:

@@ -26,7 +26,15 @@ from ..orchestrator.tracing import current_trace
 from ..providers.base import Model, model_id
 from ..scope import AnyScope, Scope
 from ..storage.base import Store
-from ..storage.conversation_types import ENDED_STATES, Feedback, QueuedTurn, Rating, StoredConversation, StoredTurn
+from ..storage.conversation_types import (
+    ENDED_STATES,
+    Feedback,
+    QueuedTurn,
+    QueueWhen,
+    Rating,
+    StoredConversation,
+    StoredTurn,
+)
 from .checks import check_number, check_text
 from .conversation_export import Export, exported
 from .conversation_stream import ConversationStream, Followed
@@ -204,16 +212,21 @@ class Conversation:
         """Make a turn the active leaf: the next message begins a new branch after it."""
         check_text(turn_id=turn_id)
         await self._runs.store.select_leaf(self.scope, self.id, turn_id)
+        _ring(self)
 
     async def switch(self, turn_id: str) -> str:
         """Activate the branch of a turn, up to the newest turn below it. Return the id of the leaf."""
         check_text(turn_id=turn_id)
-        return await self._runs.store.select_leaf(self.scope, self.id, turn_id, newest=True)
+        leaf = await self._runs.store.select_leaf(self.scope, self.id, turn_id, newest=True)
+        _ring(self)
+        return leaf
 
     async def withdraw(self, turn_id: str) -> bool:
         """Remove a queued turn. Return False if it has started already."""
         check_text(turn_id=turn_id)
-        return await self._runs.store.withdraw_turn(self.scope, self.id, turn_id)
+        withdrawn = await self._runs.store.withdraw_turn(self.scope, self.id, turn_id)
+        _ring(self)
+        return withdrawn
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -269,13 +282,18 @@ class Conversation:
         "" as long as the conversation has no answer, or if the data policy keeps no text.
         """
         stored = await self.read()
-        return stored.title or await self._runs.write_title(self.scope, stored, model)
+        if stored.title:
+            return stored.title
+        title = await self._runs.write_title(self.scope, stored, model)
+        _ring(self)
+        return title
 
     async def set_title(self, title: str) -> None:
         """Replace the title."""
         check_text(title=title)
         title, seconds = kept_text(await _policy_of(self), title)
         await self._runs.store.set_title(self.scope, self.id, title, keep_seconds=seconds)
+        _ring(self)
 
     async def rate(self, turn_id: str, rating: Rating | None, text: str = "") -> None:
         """Store feedback on a turn's answer in place of earlier feedback; None without text removes it."""
@@ -285,6 +303,7 @@ class Conversation:
         text, seconds = kept_text(await _policy_of(self), text) if text else ("", None)
         feedback = Feedback(rating=rating, text=text) if rating or text else None
         await self._runs.store.rate_turn(self.scope, self.id, turn_id, feedback, keep_seconds=seconds)
+        _ring(self)
 
     async def delete(self) -> None:
         """Erase the conversation with its runs, which are stopped first. The ledger stays."""
@@ -294,6 +313,7 @@ class Conversation:
                 await live.result()
         self._starter.forget(self.scope, self.id)
         await self._runs.store.delete_conversation(self.scope, self.id)
+        _ring(self)
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
@@ -318,7 +338,7 @@ class Conversation:
                 return ConversationTurn(self, exists.run_id)
             except ConversationBusyError as busy:
                 try:
-                    run_id = await self._wait_in_line(turn, chat, when_busy, busy, idle=False)
+                    run_id = await self._wait_in_line(turn, chat, when_busy, busy, when="busy")
                 except TurnExistsError as exists:
                     run_id = exists.run_id
                     first = first and (await ConversationTurn(self, run_id).read()).state == "queued"
@@ -330,12 +350,9 @@ class Conversation:
                 return ConversationTurn(self, run_id)
 
     async def _wait_in_line(
-        self, turn: QueuedTurn, chat: Chat, when_busy: WhenBusy, busy: ConversationBusyError, *, idle: bool
+        self, turn: QueuedTurn, chat: Chat, when_busy: WhenBusy, busy: ConversationBusyError, *, when: QueueWhen
     ) -> str | None:
-        """Queue or steer a message. Return the run id of its turn; None if the conversation is idle.
-
-        With *idle*, a message is queued also then.
-        """
+        """Queue or steer a message. Return the run id of its turn; None if the conversation is in another state."""
         store = self._runs.store
         if when_busy != "refuse" and (redactor := redactor_of(tuple((await _policy_of(self)).patterns))) is not None:
             chat = redactor.chat(chat)  # a queue is stored before a run could redact it
@@ -351,7 +368,10 @@ class Conversation:
                     chat = dataclasses.replace(chat, model=model_id(chat.model))  # as the queue has it
                 await self._runs.check(in_conversation(chat, self.scope, self.id), self.agent)
                 turn = dataclasses.replace(turn, input=encode_input(chat))
-                return turn.run_id if await store.queue_turn(self.scope, self.id, turn, idle=idle) else None
+                if not await store.queue_turn(self.scope, self.id, turn, when=when):
+                    return None
+                _ring(self)
+                return turn.run_id
             case _:
                 assert_never(when_busy)
 
@@ -383,15 +403,25 @@ async def _leave_to_others(
     conversation: Conversation, turn: QueuedTurn, chat: Chat, when_busy: WhenBusy
 ) -> ConversationTurn:
     """Record a message for the processes that take the work of the agent."""
-    busy = (await conversation.read()).busy
-    error = ConversationBusyError(f"conversation {conversation.id!r} is busy with turn {busy}", busy)
-    run_id = None
-    if busy and when_busy in ("refuse", "steer"):
-        run_id = await conversation._wait_in_line(turn, chat, when_busy, error, idle=False)
+    busy, run_id = (await conversation.read()).busy, None
+    error = _busy_with(conversation, busy)
+    if busy and when_busy == "steer":
+        run_id = await conversation._wait_in_line(turn, chat, when_busy, error, when="busy")
     if run_id is None:
-        run_id = await conversation._wait_in_line(turn, chat, "queue", error, idle=True)
-        assert run_id is not None
+        when: QueueWhen = "idle" if when_busy == "refuse" else "always"
+        run_id = await conversation._wait_in_line(turn, chat, "queue", error, when=when)
+    if run_id is None:  # another message may have come first, at another web process
+        raise _busy_with(conversation, busy or (await conversation.read()).busy)
     if busy and when_busy == "interrupt":
         await conversation._interrupt(busy)
     conversation._starter.seat.ring(conversation.agent)
     return ConversationTurn(conversation, run_id)
+
+
+def _busy_with(conversation: Conversation, run_id: str) -> ConversationBusyError:
+    return ConversationBusyError(f"conversation {conversation.id!r} is busy with turn {run_id}", run_id)
+
+
+def _ring(conversation: Conversation) -> None:
+    """Wake those who follow a conversation, in all processes."""
+    conversation._starter.events.conversations.ring(conversation.scope, conversation.id)

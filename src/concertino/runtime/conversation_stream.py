@@ -38,6 +38,12 @@ class ConversationStream:
 
     async def read(self, after: str) -> AsyncGenerator[Followed, None]:
         """Yield states and events as they come, until the runtime is closed. Raises as `Conversation.follow`."""
+        with self._watch.listening(*self._name):
+            async with aclosing(self._read(after)) as items:
+                async for item in items:
+                    yield item
+
+    async def _read(self, after: str) -> AsyncGenerator[Followed, None]:
         run_id, number = await self._position(after) if after else await self._now()
         mark = await self._watch.mark(*self._name)
         yield "", await self._conversation.read()

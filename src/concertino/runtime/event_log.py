@@ -131,8 +131,11 @@ class EventLog:
     async def left_queue(self, run_id: str) -> bool:
         """Wait until a turn is not queued any more, or may not be: look again. Return False if the log is closed."""
         if not self.closed:
-            with self._listener(run_id):
-                await self._changed(run_id, _QUEUED)
+            with self._listener(run_id) as listener:
+                found = await self._store.event_positions(OPERATOR, [run_id])
+                queued = [(run_id, *_QUEUED)] == [tuple(each) for each in found]
+                if queued and not listener.rung:  # a bell that rang before is not heard
+                    await self._changed(run_id, _QUEUED)
         return not self.closed
 
     def wake(self, root_id: str) -> None:

@@ -95,8 +95,10 @@ class EventWriter:
         self._tree: Tree | None = None
         self._claim: Claim | None = None
         self._pending: list[RunEvent] = []
-        self._waits = False
+        self._timed = False
         """Whether the end of the window stores what is pending."""
+        self._waits = False
+        """Whether the next event waits for that, whatever it is."""
         self._tail = EventTail()
         self._sources: dict[tuple[str, str], _Source] = {}
         self._completed: deque[tuple[float, int]] = deque()
@@ -118,8 +120,13 @@ class EventWriter:
         if type(event) is RunEnded and event.run_id == self.root_id:
             self.ended = True
         if not self._waits:
-            self._waits = True
-            self._window.add(self._on_time, self._loop)
+            if not self._timed:
+                self._timed = True
+                self._window.add(self._on_time, self._loop)
+            if type(event) is TextDelta:
+                self._waits = True
+                if (event.run_id, event.attempt) not in self._sources:
+                    self.flush()  # the first piece of an answer is stored at once, the next ones together
         return len(self._pending) + self.last - self.stored > _HIGH_WATER and not self._refused
 
     async def drained(self) -> None:
@@ -149,6 +156,7 @@ class EventWriter:
             self._submit(self._batch(self._claim, pending))
         if run_id:
             self._entries[run_id] = seq + 1
+            self._waits = False  # the first piece of the next answer may follow
 
     async def finish(self) -> None:
         """Store what is left, and end. Nothing may be put from now on."""
@@ -180,7 +188,7 @@ class EventWriter:
     # -- batches -------------------------------------------------------------------------------------------------
 
     def _on_time(self) -> None:
-        self._waits = False
+        self._timed = self._waits = False
         self.flush()
 
     def _batch(self, claim: Claim, events: list[RunEvent]) -> _Batch:

@@ -76,6 +76,20 @@ class Seat:
         self._held: dict[str, float] = {}
         """By target with a single consumer: the end of this process's lease, by the loop's clock."""
 
+    def has(self, agent: str, target: str) -> bool:
+        """Return whether this process has an agent for the calls of *target*; alone, it answers all as it can.
+
+        Raises `ConfigurationError` if the fleet names the agent for another target.
+        """
+        if self.fleet is None:
+            return True
+        belongs = self.fleet.target_of(agent)
+        if belongs not in (target, GENERIC):
+            raise ConfigurationError(
+                f"agent {agent!r} belongs to target {belongs!r}, not to {target!r}: name it in [targets]"
+            )
+        return belongs == target and agent in self._agents()
+
     def takes(self, agent: str) -> bool:
         """Return whether this process takes the work of an agent."""
         return self.fleet is None or self.fleet.target_of(agent) in (self.targets() or ())

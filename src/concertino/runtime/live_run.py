@@ -19,6 +19,7 @@ class LiveRun:
     def __init__(self, orchestrator: ToolOrchestrator, log: EventLog) -> None:
         self.id = orchestrator.run_id
         self.scope = orchestrator.chat.scope
+        self._conversation_id = orchestrator.chat.conversation_id
         self._orchestrator = orchestrator
         self._log = log
         self._writer = log.writer(self.id)
@@ -62,6 +63,7 @@ class LiveRun:
         error = self._error or self._orchestrator.refused
         if error is not None:
             raise error
+        self._log.conversations.ring(self.scope, self._conversation_id)
 
     @property
     def resumed_after(self) -> int:
@@ -114,6 +116,7 @@ class LiveRun:
                 writer.put(RunEnded(result.run_id, result.agent_path, result.content_index, result))
             writer.opened.set()
             self._ended.set()
+            self._log.conversations.ring(self.scope, self._conversation_id)
             self._log.finish(writer)
 
 

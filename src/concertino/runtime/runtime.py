@@ -129,7 +129,7 @@ class Runtime(Answering):
 
     def join(self, fleet: Fleet) -> None:
         """Share the work on the store with other processes; before `async with`."""
-        self._seat.fleet, self._log.bell = fleet, fleet.bell
+        self._seat.fleet, self._log.bell, self._log.conversations.bell = fleet, fleet.bell, fleet.bell
 
     async def close(self, grace: float = 0.0) -> None:
         """Stop the watchdog, and park the runs that do not end within *grace* seconds: any process may resume them."""
@@ -205,7 +205,8 @@ class Runtime(Answering):
         root = stored if root_id == stored.start.run_id else await self._stored(owner, root_id)
         started = started_of(await self._journal(owner, root_id))
         config, registry = self._agents.take_stored(root.start.agent, started.policy)
-        chat = Chat(model=started.model, scope=owner, caller=caller_of(root.start, started))
+        caller, conversation_id = caller_of(root.start, started), root.start.conversation_id
+        chat = Chat(model=started.model, scope=owner, caller=caller, conversation_id=conversation_id)
         return await self._run(chat, config, registry, root_id, resume=True, claim=claim)
 
     def live(self, scope: AnyScope, run_id: str) -> LiveRun | None:

@@ -52,6 +52,8 @@ class TimelineAttempt:
     state: OperationState | None = None
     error: str = ""
     """The reason of its failure, if it is recorded."""
+    process: str = ""
+    """The process that made it."""
 
     @property
     def lost(self) -> bool:
@@ -67,6 +69,8 @@ class TimelineNote:
     label: str
     """`compaction`, `suspended` or `resumed`."""
     text: str = ""
+    process: str = ""
+    """The process that has the run, if it is known."""
     edited: tuple[int, ...] = ()
     """For a compaction: tool results shortened, messages summarized and omitted, tokens before and after."""
 
@@ -111,6 +115,8 @@ class Timeline:
     erased: bool = False
     """True if content of the run has been erased."""
     receipt: StopReceipt | None = None
+    process: str = ""
+    """The process that started the run."""
     problem: str = ""
     """The reason why the rest of the journal cannot be read."""
 
@@ -136,7 +142,7 @@ def read_timeline(
     reader.finish(operations)
     problem = f"journal entry {count} is damaged; the rest is not shown" if count < len(journal.entries) else ""
     erased = any(entry.erased for entry in journal.entries)
-    return Timeline(tuple(reader.steps.values()), erased, reader.receipt, problem)
+    return Timeline(tuple(reader.steps.values()), erased, reader.receipt, reader.started_by, problem)
 
 
 class _Reader:
@@ -152,12 +158,16 @@ class _Reader:
         self._calls: dict[str, TimelineCall] = {}
         self._attempts: dict[str, TimelineAttempt] = {}
         self._ended = False
+        self.started_by = self._process = ""
 
     def apply(self, step: JournalStep) -> None:
         """Apply one step of the journal."""
         match step.entry:
-            case entries.Started(policy=policy):
+            case entries.Started(policy=policy, process=process):
                 self._policy = policy_of(policy)
+                self.started_by = self._process = process
+            case entries.Resumed(process=process):
+                self._process = process
             case entries.ModelRequested(request=request) | entries.SideRequested(request=request):
                 self._request(step, request)
             case entries.ModelAnswered() as answered:
@@ -171,7 +181,7 @@ class _Reader:
                 self._close(stored.message)
         if step.step in self.steps:
             self.steps[step.step].until = step.at
-            self.steps[step.step].notes += _notes(step)
+            self.steps[step.step].notes += _notes(step, self._process)
 
     def finish(self, operations: Sequence[Operation]) -> None:
         """Apply the states of the open operations; the outcome of any other open call of an earlier step was erased."""
@@ -203,7 +213,7 @@ class _Reader:
         if turn is not None and turn.after and current.requests:
             current.requests[-1].error = f"{turn.after}: {turn.after_text}" if turn.after_text else turn.after
         record = self._usage.get(request.usage_id)
-        attempt = TimelineAttempt(request.usage_id, request.model, step.at, turn is None, record)
+        attempt = TimelineAttempt(request.usage_id, request.model, step.at, turn is None, record, process=self._process)
         self._attempts[request.usage_id] = attempt
         current.attempts.append(attempt)
 
@@ -249,13 +259,14 @@ class _Reader:
             call.error = error
 
 
-def _notes(step: JournalStep) -> Iterator[TimelineNote]:
+def _notes(step: JournalStep, process: str) -> Iterator[TimelineNote]:
     if step.common.edited:
-        yield TimelineNote(step.at, "compaction", edited=step.common.edited)
+        yield TimelineNote(step.at, "compaction", process=process, edited=step.common.edited)
     if isinstance(step.entry, entries.Suspended):
-        yield TimelineNote(step.at, "suspended", "every open call waits for an answer")
+        yield TimelineNote(step.at, "suspended", "every open call waits for an answer", process)
     elif isinstance(step.entry, entries.Resumed):
-        yield TimelineNote(step.at, "resumed", "from the journal")
+        by = f" by {process}" if process else ""
+        yield TimelineNote(step.at, "resumed", f"from the journal{by}", process)
 
 
 def _is_kept(treatment: str | KeepFor) -> bool:

@@ -232,6 +232,7 @@ class TurnStarter:
             await self._postpone(due, error)
         else:
             self.events.wake(due.turn.run_id)
+            self.events.conversations.ring(scope, due.conversation_id)
             return True
         return False
 

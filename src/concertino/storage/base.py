@@ -41,7 +41,15 @@ from .types import (
 from .user_stores import ScheduleStore, SecretStore
 
 if TYPE_CHECKING:
-    from .conversation_types import DueTurn, Feedback, QueuedTurn, StoredConversation, StoredHistory, StoredTurn
+    from .conversation_types import (
+        DueTurn,
+        Feedback,
+        QueuedTurn,
+        QueueWhen,
+        StoredConversation,
+        StoredHistory,
+        StoredTurn,
+    )
 
 
 class JournalStore(Protocol):
@@ -376,8 +384,10 @@ class Conversations(Protocol):
         """
         ...
 
-    async def queue_turn(self, scope: Scope, conversation_id: str, turn: QueuedTurn, *, idle: bool = False) -> bool:
-        """Queue *turn*. Return False, and do nothing, if the conversation is idle; with *idle*, queue it then, too.
+    async def queue_turn(
+        self, scope: Scope, conversation_id: str, turn: QueuedTurn, *, when: QueueWhen = "busy"
+    ) -> bool:
+        """Queue *turn*. Return False, and do nothing, if the conversation is in another state than *when*.
 
         Raises `TurnExistsError`.
         """

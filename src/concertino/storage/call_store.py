@@ -22,6 +22,10 @@ class CallStore(Protocol):
         """
         ...
 
+    async def postpone_call(self, scope: Operator, call: ClaimedCall, seconds: float) -> None:
+        """Let any process take a claimed call after *seconds*, unless it has an answer or a run by then."""
+        ...
+
     async def claim_target(self, scope: Operator, target: str, owner: str, seconds: float) -> str:
         """Make *owner* the only consumer of *target* for *seconds*, or longer if it is that already.
 

@@ -14,6 +14,8 @@ TurnState = Literal["queued", "running", "waiting", "dead_letter"] | RunStatus
 not resumed again until it is retried or stopped. Otherwise the state of its run."""
 ENDED_STATES: frozenset[TurnState] = frozenset(("completed", "limited", "failed", "cancelled"))
 Rating = Literal["up", "down"]
+QueueWhen = Literal["busy", "idle", "always"]
+"""The state of the conversation in which a message is queued; `idle`: no turn is in progress or queued."""
 
 
 @record(kw_only=True)

@@ -33,6 +33,12 @@ def process_of(owner: str) -> str:
     return owner.rpartition("/")[0] + "/" if len(parts) == _PARTS and parts[0] == _PREFIX else ""
 
 
+def process_name(owner: str) -> str:
+    """Return `HOST:PID` for the process of *owner*, as people read it; *owner* itself if it names no process."""
+    parts = owner.split("/")
+    return f"{parts[1]}:{parts[4]}" if len(parts) == _PARTS and parts[0] == _PREFIX else owner
+
+
 def is_dead(owner: str) -> bool:
     """Return whether *owner* certainly names an ended process.
 

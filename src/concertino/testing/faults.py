@@ -12,7 +12,7 @@ from typing import Any
 from ..providers.base import Model, ModelEvent, ModelRequest, Reply
 from ..scope import AnyScope, Operator, Scope
 from ..storage.base import Store
-from ..storage.conversation_types import QueuedTurn
+from ..storage.conversation_types import QueuedTurn, QueueWhen
 from ..storage.types import Claim, ClaimedCall, CommandKind, Due, Entry, Head, RunStart
 from ..tools.base import Done, NotDone, Tool, ToolContext
 from ..waits import Resolution, Wait
@@ -144,10 +144,12 @@ class FaultyStore:
         await self.store.retry(scope, root_id)
         await self._points("retry:after")
 
-    async def queue_turn(self, scope: Scope, conversation_id: str, turn: QueuedTurn, *, idle: bool = False) -> bool:
+    async def queue_turn(
+        self, scope: Scope, conversation_id: str, turn: QueuedTurn, *, when: QueueWhen = "busy"
+    ) -> bool:
         """See the port; adds points."""
         await self._points("queue_turn:before")
-        queued = await self.store.queue_turn(scope, conversation_id, turn, idle=idle)
+        queued = await self.store.queue_turn(scope, conversation_id, turn, when=when)
         await self._points("queue_turn:after")
         return queued
 
@@ -186,6 +188,7 @@ class FaultyStore:
     rate_turn = _delegated("rate_turn")
     search_turns = _delegated("search_turns")
     delete_conversation = _delegated("delete_conversation")
+    postpone_call = _delegated("postpone_call")
     claim_target = _delegated("claim_target")
     leave_target = _delegated("leave_target")
     add_schedule = _delegated("add_schedule")

@@ -100,7 +100,7 @@ async def test_content_is_stored_encrypted_and_read_back(store: PostgresStore, u
 async def test_a_queued_turn_and_a_rating_are_encrypted(store: PostgresStore, url: str, schema: str) -> None:
     await fill(store, ANN, "canary")
     turn = QueuedTurn(run_id="r2", input={"message": "canary"})
-    await store.queue_turn(ANN, "c-ann", turn, idle=True)
+    await store.queue_turn(ANN, "c-ann", turn, when="always")
     await store.open_conversation(ANN, "c-other", "supervisor")
     assert "canary" not in rows_of(url, schema)
     queued = [each for each in await store.all_turns(ANN, "c-ann") if each.state == "queued"]

@@ -91,6 +91,7 @@ def _report_object(report: RunReport) -> dict[str, Any]:
         **run_object(run, report.agents[0].state, report.usage),
         "answer": None if run.end is None else run.end.answer,
         "erased": timeline.erased,
+        "process": timeline.process or None,
         "stop_requested": run.stop,
         "ready": report.ready,
         "accounts": [_account(account) for account in report.accounts],
@@ -124,7 +125,10 @@ def _step(step: TimelineStep) -> dict[str, Any]:
         **sums_object(total(step.usage)),
         "attempts": [_attempt(attempt) for attempt in step.attempts],
         "calls": [_call(call) for call in step.calls],
-        "notes": [{"at": iso(note.at), "event": note.label, "text": note_text(note)} for note in step.notes],
+        "notes": [
+            {"at": iso(note.at), "event": note.label, "text": note_text(note), "process": note.process or None}
+            for note in step.notes
+        ],
     }
 
 
@@ -134,6 +138,7 @@ def _attempt(attempt: TimelineAttempt) -> dict[str, Any]:
         "id": attempt.usage_id,
         "at": iso(attempt.at),
         "model": attempt.model,
+        "process": attempt.process or None,
         "side": attempt.side,
         "lost": attempt.lost,
         "error": attempt.error or None,

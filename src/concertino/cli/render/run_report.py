@@ -123,6 +123,7 @@ def _fields(report: RunReport) -> Table:
         ("task", start.task or _ERASED),
         ("user", ", ".join(filter(None, (*owner, start.conversation_id)))),
         ("started", f"{moment(start.started)} UTC{took}"),
+        ("process", report.timeline.process),
         ("part of", start.root_id if start.root_id != start.run_id else ""),
         ("fork of", start.forked_from or ""),
         ("reason", run.reason),

@@ -148,11 +148,13 @@ class Started:
     """The examples, for a turn that is asked again: each key with ids of texts. `before` has those of the model."""
     budget: Sequence[Any] | None = None
     """Tokens, and money as text: what the run was allowed to spend."""
+    process: str = ""
+    """The process that started the run, for people."""
 
     def write(self, body: Json, content: Json) -> None:
         for name in ("model", "policy", "limits", "before", "follows", "skipped", "context", "chatbot"):
             _put(body, name, getattr(self, name))
-        for name in ("few_shot", "budget"):
+        for name in ("few_shot", "budget", "process"):
             _put(body, name, getattr(self, name))
         if self.media is not None:
             body["media"] = self.media
@@ -420,13 +422,16 @@ class Resumed:
     kind: ClassVar[EntryKind] = "resumed"
     sure: bool = True
     """Whether the previous process has certainly stopped."""
+    process: str = ""
+    """The process that has resumed it, for people."""
 
     def write(self, body: Json, content: Json) -> None:
         body["sure"] = self.sure
+        _put(body, "process", self.process)
 
     @classmethod
     def read(cls, body: Json, _content: Json) -> Resumed:
-        return cls(sure=body["sure"])
+        return cls(sure=body["sure"], process=body.get("process", ""))
 
 
 @record(kw_only=True)

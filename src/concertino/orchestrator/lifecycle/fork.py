@@ -53,7 +53,7 @@ async def fork(store: Store, journal: StoredJournal, step: int) -> str:
         context = [*logs, *context[2:]]
     media = made.message_ids([UserMessage("", found.media)])[0] if found.media else None
     started = dataclasses.replace(found.started, before=before, follows=None, media=media)
-    await made.start(start, dataclasses.replace(started, context=context, payer="", forked_from=old.run_id))
+    await made.start(start, dataclasses.replace(started, context=context, payer="", process="", forked_from=old.run_id))
     for message in found.added:
         made.add(message)
     if [*found.before, *found.added] != found.messages:

@@ -14,7 +14,7 @@ from ...events import Audience
 from ...messages import ForcedTool, Message, SystemMessage, ToolChoice, UserMessage
 from ...operations import Operation
 from ...providers.base import Model, model_id
-from ...storage.process import process_owner
+from ...storage.process import process_name, process_owner
 from ...storage.types import Claim, RunStart
 from ...tools.registry import ToolRegistry
 from ..agent import AgentConfig
@@ -298,6 +298,7 @@ def _started(run: RunSession) -> Started:
         limits=limits_form(run.limits),
         before=before,
         follows=follows,
+        process=process_name(run.tree.claim.owner) if run.tree.claim is not None else "",
         skipped=_skipped(chat, len(earlier)),
         context=journal.packed_context,
     )

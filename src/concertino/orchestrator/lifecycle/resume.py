@@ -11,7 +11,7 @@ from ...errors import ConcertinoError, ConfigurationError, RunEndedError, Unknow
 from ...events import RunResult
 from ...scope import Scope
 from ...storage.base import Store
-from ...storage.process import process_owner
+from ...storage.process import process_name, process_owner
 from ...storage.types import Claim
 from ...token_engine.digests import RECALL
 from ...token_engine.edits import decode_edits
@@ -69,7 +69,7 @@ async def resume(run: RunSession, parent: Parent | None, claimed: Claim | None, 
             run.meter.restore_run(found.state.tool_calls, found.seconds, found.at)
         await _restore_operations(run, store)
         assert tree.claim is not None
-        await run.journal.append(Resumed(sure=tree.claim.sure), run.state.step)
+        await run.journal.append(Resumed(sure=tree.claim.sure, process=process_name(tree.claim.owner)), run.state.step)
     except BaseException:
         if claim is not None:
             await tree.release()

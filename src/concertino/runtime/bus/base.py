@@ -29,6 +29,12 @@ def events_of(root_id: str) -> str:
     return f"evt.agent.{hashlib.sha256(root_id.encode()).hexdigest()[:32]}.chunk"  # an id may contain any characters
 
 
+def conversation_topic(scope_key: str, conversation_id: str) -> str:
+    """Return the topic that wakes the readers of a conversation: it has changed."""
+    digest = hashlib.sha256(f"{scope_key}\0{conversation_id}".encode(errors="surrogatepass")).hexdigest()
+    return f"evt.conversation.{digest[:32]}.changed"
+
+
 class Bell(Protocol):
     """Wakes processes that wait for rows."""
 

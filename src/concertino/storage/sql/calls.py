@@ -38,6 +38,13 @@ def claim_calls(
     )
 
 
+def postpone_call(connection: Session, scope: Operator, call: ClaimedCall, seconds: float) -> None:
+    """Let any process take a claimed call after *seconds*, unless it has an answer or a run."""
+    check_operator(scope)
+    bound = {"scope_key": scope_key(call.scope.key), "key": call.wait.key, "until": connection.now() + seconds}
+    connection.execute(connection.queries["postpone_call"], bound)
+
+
 def start_call(connection: Session, start: RunStart) -> None:
     """Check that the call of the root run *start* still waits, and let no process take it again; in a transaction."""
     connection.lock("lock_tree", {"run_id": start.parent_id})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ...scope import AnyScope, Operator, Scope
-from ..conversation_types import DueTurn, Feedback, QueuedTurn, StoredConversation, StoredHistory, StoredTurn
+from ..conversation_types import DueTurn, Feedback, QueuedTurn, QueueWhen, StoredConversation, StoredHistory, StoredTurn
 from ..types import Erased
 from . import conversations, turns
 from .session import StoreConnection, WriteCall
@@ -58,9 +58,11 @@ class SqlConversations:
         """Return the messages and the context of the branch that ends with a turn."""
         return await self._connection.run(conversations.history, scope, conversation_id, run_id, after)
 
-    async def queue_turn(self, scope: Scope, conversation_id: str, turn: QueuedTurn, *, idle: bool = False) -> bool:
-        """Queue *turn*. Return False, and do nothing, if the conversation is idle and *idle* is False."""
-        return await self._connection.write(WriteCall(turns.queue_turn, scope, conversation_id, turn, idle))
+    async def queue_turn(
+        self, scope: Scope, conversation_id: str, turn: QueuedTurn, *, when: QueueWhen = "busy"
+    ) -> bool:
+        """Queue *turn*, if the conversation is in the state *when*."""
+        return await self._connection.write(WriteCall(turns.queue_turn, scope, conversation_id, turn, when))
 
     async def steer_turn(self, scope: Scope, conversation_id: str, key: str, text: str) -> str | None:
         """Send a message to the turn in progress."""

@@ -128,6 +128,10 @@ class SqlCalls:
         """Claim calls of targets that are due."""
         return await self._connection.run(calls.claim_calls, scope, seconds, limit, targets)
 
+    async def postpone_call(self, scope: Operator, call: ClaimedCall, seconds: float) -> None:
+        """Let any process take a claimed call after *seconds*."""
+        await self._connection.write(WriteCall(calls.postpone_call, scope, call, seconds))
+
     async def claim_target(self, scope: Operator, target: str, owner: str, seconds: float) -> str:
         """Make *owner* the only consumer of *target*, unless it has one. Return the owner of the target now."""
         return await self._connection.write(WriteCall(calls.claim_target, scope, target, owner, seconds))

@@ -20,7 +20,7 @@ from ...errors import (
 from ...scope import AnyScope, Operator, Scope
 from ...text import index_terms
 from ..codec import WithoutContents, decode_json, decode_message, encode_json
-from ..conversation_types import DueTurn, QueuedTurn
+from ..conversation_types import DueTurn, QueuedTurn, QueueWhen
 from ..types import RunStart, TurnStart
 from .approvals import send
 from .rows import hash_key
@@ -111,14 +111,15 @@ def started_turns(
     return tuple([row[0] for row in connection.execute(sql["started_turns"], bound).fetchall()])
 
 
-def queue_turn(connection: Session, scope: Scope, conversation_id: str, turn: QueuedTurn, idle: bool) -> bool:
-    """Queue *turn*. Return False, and do nothing, if the conversation is idle and *idle* is False."""
+def queue_turn(connection: Session, scope: Scope, conversation_id: str, turn: QueuedTurn, when: QueueWhen) -> bool:
+    """Queue *turn*. Return False, and do nothing, if the conversation is in another state than *when*."""
     sql = connection.queries
     conversation = locked_conversation(connection, scope, conversation_id)
     _check_key(connection, conversation, turn.key)
     head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()
     waiting = connection.execute(sql["next_queued"], (conversation,)).fetchone() is not None
-    if not idle and not waiting and not (head["busy"] and head["current"] is not None):
+    busy = waiting or bool(head["busy"] and head["current"] is not None)
+    if when != "always" and busy != (when == "busy"):
         return False
     parent = turn_number(connection, conversation, turn.parent) if turn.parent else None
     bound = {

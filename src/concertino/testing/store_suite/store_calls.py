@@ -56,6 +56,16 @@ async def test_a_call_is_taken_by_its_target_and_again_after_a_while(store: Full
     assert list(await store.claim_calls(OPERATOR, 60.0)) == []
 
 
+async def test_a_postponed_call_is_left_to_other_processes(store: FullStore) -> None:
+    await calling(store)
+    (taken,) = await store.claim_calls(OPERATOR, 60.0)
+    await store.postpone_call(OPERATOR, taken, 0.0)
+    assert [call.wait.key for call in await store.claim_calls(OPERATOR, 0.0)] == ["w1"]
+    await called(store)
+    await store.postpone_call(OPERATOR, taken, 0.0)
+    assert list(await store.claim_calls(OPERATOR, 60.0)) == [], "its run works for it"
+
+
 async def test_a_wait_without_a_target_is_no_call(store: FullStore) -> None:
     await calling(store, target="")
     assert list(await store.claim_calls(OPERATOR, 60.0)) == []

@@ -124,7 +124,14 @@ async def test_a_steered_message_has_a_key_too(store: FullStore) -> None:
 async def test_the_queue(store: FullStore) -> None:
     await opened(store)
     assert not await store.queue_turn(SCOPE, "c1", queued("r2")), "an idle conversation has no queue"
+    await opened(store, "c2")
+    assert await store.queue_turn(SCOPE, "c2", queued("q1"), when="idle")
+    assert not await store.queue_turn(SCOPE, "c2", queued("q2"), when="idle")
+    assert await store.queue_turn(SCOPE, "c2", queued("q2"), when="always")
+    assert await store.withdraw_turn(SCOPE, "c2", "q1")
+    assert await store.withdraw_turn(SCOPE, "c2", "q2")
     tree = await turn(store, "r1", end=False)
+    assert not await store.queue_turn(SCOPE, "c1", queued("r2"), when="idle")
     assert await store.queue_turn(SCOPE, "c1", queued("r2"))
     assert await store.queue_turn(SCOPE, "c1", queued("r3"))
     assert await store.queue_turn(SCOPE, "c1", queued("r4", first=True))

@@ -21,6 +21,9 @@ LIMIT :limit /*for update of o*/;
 -- name: take_call
 UPDATE operations SET due_at = :until WHERE scope_key = :scope_key AND key = :key;
 
+-- name: postpone_call
+UPDATE operations SET due_at = :until WHERE scope_key = :scope_key AND key = :key AND due_at IS NOT NULL;
+
 -- name: call_to_answer
 -- Not after its deadline, also if it has not been expired yet.
 SELECT key, scope_key, state, waits_for, remote, run, root FROM operations
