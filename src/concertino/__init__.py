@@ -39,7 +39,7 @@ from .orchestrator import (
     Turn,
     limits_within,
 )
-from .providers import Model, ModelRequest, RateLimit
+from .providers import Model, ModelRequest, RateLimit, SharedRateLimit
 from .scope import OPERATOR, AnyScope, Operator, Scope, TenantScope
 from .storage import Budget
 from .token_engine import Retention, SummaryStyle
@@ -110,6 +110,7 @@ __all__ = [
     "RunResult",
     "Runtime",
     "Scope",
+    "SharedRateLimit",
     "Special",
     "SqliteStore",
     "SummaryStyle",

@@ -22,6 +22,7 @@ from .catalog import context_window, max_output_tokens, supported_efforts
 from .http.time_limits import Timeouts
 from .pricing import preload, price
 from .rate_limit import RateLimit
+from .shared_rate_limit import SharedRateLimit
 
 __all__ = [
     "Dropped",
@@ -34,6 +35,7 @@ __all__ = [
     "RateLimit",
     "ReasoningChunk",
     "Reply",
+    "SharedRateLimit",
     "TextChunk",
     "Timeouts",
     "ToolCallChunk",

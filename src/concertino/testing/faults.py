@@ -188,6 +188,7 @@ class FaultyStore:
     delete_conversation = _delegated("delete_conversation")
     claim_target = _delegated("claim_target")
     leave_target = _delegated("leave_target")
+    draw_quota = _delegated("draw_quota")
     add_schedule = _delegated("add_schedule")
     schedule = _delegated("schedule")
     schedules = _delegated("schedules")
