@@ -12,7 +12,7 @@ from concertino.wiring import open_store
 
 RATE = 1_200
 """Requests a minute: 20 a second, and 120 at once."""
-WINDOW = 5.0
+WINDOW = 3.0
 """Seconds in which the provider allows so many requests."""
 
 

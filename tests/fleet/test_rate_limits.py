@@ -92,7 +92,7 @@ async def test_a_request_larger_than_a_minutes_tokens_is_refused_at_once(make_li
 
 async def test_an_estimate_is_corrected_by_the_usage(make_limit: Make) -> None:
     limit = make_limit(tokens_per_minute=1_000)
-    for _ in range(10):  # ten minutes' tokens by their estimates
+    for _ in range(4):  # four minutes' tokens by their estimates
         async with limit.admit("a", 1_000) as admission:
             admission.used = 0
     async with limit.admit("a", 10) as admission:
@@ -149,16 +149,18 @@ async def test_two_processes_share_the_limit_and_the_pause() -> None:
     one, two = (SharedRateLimit(store, "key", requests_per_minute=1) for _ in range(2))
     other_key = SharedRateLimit(store, "other", requests_per_minute=1)
     await go(one, "one", order)
-    waiting = asyncio.create_task(go(two, "two", order))
+
+    async def impatient() -> None:
+        async with two.admit("two", 1, longest=30.0):
+            order.append("two")
+
+    waiting = asyncio.create_task(impatient())
     await go(other_key, "other", order)
     await when(lambda: two.waiting == 1)
     assert order == ["one", "other"]
     one.pause(3_600.0)
-    with pytest.raises(RateLimitError, match="3600 s remain"):
-        async with SharedRateLimit(store, "key").admit("c", 1, longest=30.0):  # learns it from the store
-            pass
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)
+    with pytest.raises(RateLimitError, match="asked for a pause"):
+        await waiting  # it learns it from the store
     await store.close()
 
 
@@ -183,14 +185,10 @@ async def test_requests_that_arrive_one_by_one_share_an_exchange() -> None:
 
     store = Counting()
     limit = SharedRateLimit(store, "key", requests_per_minute=60_000)
-    for _ in range(2):
-        await asyncio.gather(*(go(limit, str(n), []) for n in range(100)))
-    asked = store.asked
-    await asyncio.sleep(0)
-    for n in range(20):
+    await asyncio.gather(*(go(limit, str(n), []) for n in range(200)))
+    for n in range(200):
         await go(limit, str(n), [])
-    assert asked <= 4
-    assert store.asked <= asked + 4, "a grant covers as many as the one before it"
+    assert store.asked < 100, "a grant covers as many as the one before it"
     await store.close()
 
 
@@ -214,11 +212,13 @@ def test_a_loop_that_ends_during_an_exchange_does_not_block_another_one() -> Non
             return await super().draw_quota(*arguments)
 
     async def cut_off() -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(go(limit, "a", []), 0.05)
+        task = asyncio.create_task(go(limit, "a", []))
+        await when(lambda: not store.slow)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
-    order = list[str]()
-    limit = SharedRateLimit(Slow(), "key", requests_per_minute=600)
+    order, store = list[str](), Slow()
+    limit = SharedRateLimit(store, "key", requests_per_minute=600)
     asyncio.run(cut_off())
     asyncio.run(go(limit, "b", order))
     assert order == ["b"]

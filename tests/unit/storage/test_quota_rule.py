@@ -172,7 +172,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(STEPS, st.sampled_from([1, 7, 60, 900]), st.sampled_from([1_000, 5_000, 90_000]))
 def test_no_window_has_more_than_the_limit_and_the_burst(steps: list[Any], requests: int, tokens: int) -> None:
     key = Key(requests, tokens)
