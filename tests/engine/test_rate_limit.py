@@ -9,9 +9,22 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Resources, Retry, RunError, RunResult, Scope, ToolOrchestrator, ToolRegistry
+from concertino import (
+    AgentConfig,
+    Chat,
+    MemoryStore,
+    Resources,
+    Retry,
+    RunError,
+    RunResult,
+    Runtime,
+    Scope,
+    SharedRateLimit,
+    ToolOrchestrator,
+    ToolRegistry,
+)
 from concertino.agents import delegate
-from concertino.errors import RateLimitError
+from concertino.errors import RateLimitError, StorageError
 from concertino.events import AttemptFailed
 from concertino.providers import RateLimit
 from concertino.providers import rate_limit as rate_limit_module
@@ -108,6 +121,30 @@ async def test_a_request_that_no_minute_admits_fails_at_once_and_goes_to_the_fal
         )
         result = await ToolOrchestrator(chat, AgentConfig(), resources=resources).run()
     assert result.text == "fine"
+
+
+async def test_a_run_stays_open_while_the_quotas_cannot_be_read() -> None:
+    class Away(MemoryStore):
+        away = True
+
+        async def draw_quota(self, *arguments: Any) -> Any:
+            if self.away:
+                raise StorageError("the server is away")
+            return await super().draw_quota(*arguments)
+
+    store, scope = Away(), Scope(user="u")
+    with ScriptedModel("hello") as model:
+        limits = {"scripted": SharedRateLimit(store, "key", requests_per_minute=60)}
+        resources = Resources(store=store, model=model, models=lambda _: model, rate_limits=limits)
+        async with Runtime([AgentConfig()], resources, sweep=3_600.0) as runtime:
+            started = await runtime.start(Chat("go", scope=scope), "agent")
+            result = await started.result()
+            assert "'key' cannot be read: the server is away" in (result.error or "")
+            stored = await store.run(scope, started.id)
+            assert stored is not None
+            assert stored.end is None, "any process may resume it"
+            store.away = False
+            assert (await (await runtime.resume(scope, started.id)).result()).text == "hello"
 
 
 TOO_LONG = RateLimitError("no more of this one today", retry_after=3600.0)
