@@ -8,6 +8,7 @@ from time import monotonic
 
 from ..errors import RateLimitError
 from ..messages import AssistantMessage, Text
+from ..number_checks import check_amount, check_whole
 from ..providers.base import ModelEvent, ModelRequest, Reply
 from ..usage import Tokens
 
@@ -24,6 +25,8 @@ class LimitedModel:
     def __init__(
         self, file: Path, requests: int, seconds: float, *, user: str = "", tokens: Tokens | None = None
     ) -> None:
+        check_whole("LimitedModel", "requests", requests)
+        check_amount("LimitedModel", "seconds", seconds)
         self._file, self._requests, self._seconds, self._user = file, requests, seconds, user
         self._tokens = Tokens(prompt=10, completion=5) if tokens is None else tokens
 
