@@ -48,6 +48,7 @@ from .usage import Receipt, Tokens, UsageRecord
 
 if TYPE_CHECKING:
     from .agents.agent_tool import delegate
+    from .providers import SharedRateLimit
     from .runtime import Conversation, LiveRun, Runtime
     from .storage import MemoryStore, SqliteStore
     from .wiring import Models, open_model
@@ -58,6 +59,7 @@ _LAZY = {
     "MemoryStore": "storage",
     "Models": "wiring",
     "Runtime": "runtime",
+    "SharedRateLimit": "providers",
     "SqliteStore": "storage",
     "delegate": "agents",
     "open_model": "wiring",
@@ -110,6 +112,7 @@ __all__ = [
     "RunResult",
     "Runtime",
     "Scope",
+    "SharedRateLimit",
     "Special",
     "SqliteStore",
     "SummaryStyle",

@@ -24,6 +24,10 @@ app = "tests.fleet.shop:make_runtime"
 desks = ["desk"]
 [worker]
 worker_targets = ["desks"]
+[rate_limits.scripted]
+requests_per_minute = 60_000
+tokens_per_minute = 1e9
+max_concurrent = 8
 """
 
 
@@ -38,10 +42,14 @@ def test_a_web_process_records_and_a_worker_runs(cli: Cli, tmp_path: Path) -> No
     (run_id, state), done = served(cli, visit, "--config", "config.toml")
     assert (state, done.returncode) == ("queued", 0)
 
+    quotas = list[str]()
+
     async def end() -> None:
         async with await SqliteStore.open(tmp_path / "runs.db") as store:
             while (run := await store.run(OPERATOR, run_id)) is None or run.end is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
+            drawn = await store._connection.run(lambda each: each.execute("SELECT key FROM quotas").fetchall())
+            quotas.extend(key for (key,) in drawn)
         os.kill(os.getpid(), signal.SIGTERM)
 
     thread = threading.Thread(target=asyncio.run, args=(end(),))
@@ -51,6 +59,7 @@ def test_a_web_process_records_and_a_worker_runs(cli: Cli, tmp_path: Path) -> No
     assert done.returncode == 0
     assert "taking desks with 16 coroutines" in done.stderr
     assert "draining: runs have 20 s to end" in done.stderr
+    assert quotas == ["scripted"], "all workers draw on it"
     assert len((tmp_path / "effects").read_text().splitlines()) == 12
 
 
@@ -60,6 +69,7 @@ def test_a_web_process_records_and_a_worker_runs(cli: Cli, tmp_path: Path) -> No
         ("database = [", "config.toml is not valid TOML"),
         ("databse = 'runs.db'", "config.toml: invalid databse: Extra inputs are not permitted"),
         ("[worker]\ncoroutines = 0", "config.toml: invalid worker.coroutines"),
+        (CONFIG.replace("60_000", "0"), "config.toml: invalid rate_limits.scripted.requests_per_minute"),
         (CONFIG.replace('["desks"]', '["tasks"]'), "unknown target 'tasks': choose from desks, worker_generic"),
         (CONFIG.replace('"desk"', '"boss"'), "this worker has no agent 'boss' for its targets; it has: desk"),
         (CONFIG.replace("desks =", '"a b" ='), "invalid target 'a b'"),

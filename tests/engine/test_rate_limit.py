@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, Resources, Retry, RunError, RunResult, Scope, ToolOrchestrator, ToolRegistry
+from concertino import (
+    AgentConfig,
+    Chat,
+    MemoryStore,
+    Resources,
+    Retry,
+    RunError,
+    RunResult,
+    Runtime,
+    Scope,
+    SharedRateLimit,
+    ToolOrchestrator,
+    ToolRegistry,
+)
 from concertino.agents import delegate
-from concertino.errors import RateLimitError
+from concertino.errors import RateLimitError, StorageError
 from concertino.events import AttemptFailed
 from concertino.providers import RateLimit
 from concertino.providers import rate_limit as rate_limit_module
@@ -22,6 +36,12 @@ ONCE = Retry(attempts=1)
 class Child(AgentConfig[None]):
     name = "child"
     prompt = "You are the child."
+
+
+class Other(ScriptedModel):
+    """A model of another provider."""
+
+    provider = "other"
 
 
 async def run(model: Any, limit: RateLimit, user: str = "u", tools: Any = None) -> RunResult:
@@ -79,6 +99,52 @@ async def test_a_rate_limit_that_one_run_meets_holds_for_all(monkeypatch: pytest
         now[0] += 30.0
         async with limit.admit("c", 1):
             assert (await other).text == "hello"
+
+
+async def test_the_usage_of_an_answer_corrects_its_estimate() -> None:
+    limit = RateLimit(tokens_per_minute=10_000)
+    for _ in range(5):  # by their estimates, each takes about half a minute
+        with ScriptedModel("hello") as model:
+            await run(model, limit)
+    assert (limit.active, limit.waiting) == (0, 0)
+
+
+async def test_a_request_that_no_minute_admits_fails_at_once_and_goes_to_the_fallback() -> None:
+    limit = RateLimit(tokens_per_minute=1_000)
+    with ScriptedModel() as model, pytest.raises(RunError, match=r"admits 1,000 a minute: raise tokens_per_minute"):
+        await run(model, limit)
+    chat, gates = Chat(model="other:big", message="go"), {"other": limit}
+    with ScriptedModel("fine") as small, Other(name="big") as big:
+        models = {"other:big": big, "scripted:script": small}
+        resources = Resources(
+            rate_limits=gates, fallback=["scripted:script"], models=models.__getitem__, retry=Retry(longest=inf)
+        )
+        result = await ToolOrchestrator(chat, AgentConfig(), resources=resources).run()
+    assert result.text == "fine"
+
+
+async def test_a_run_stays_open_while_the_quotas_cannot_be_read() -> None:
+    class Away(MemoryStore):
+        away = True
+
+        async def draw_quota(self, *arguments: Any) -> Any:
+            if self.away:
+                raise StorageError("the server is away")
+            return await super().draw_quota(*arguments)
+
+    store, scope = Away(), Scope(user="u")
+    with ScriptedModel("hello") as model:
+        limits = {"scripted": SharedRateLimit(store, "key", requests_per_minute=60)}
+        resources = Resources(store=store, model=model, models=lambda _: model, rate_limits=limits)
+        async with Runtime([AgentConfig()], resources, sweep=3_600.0) as runtime:
+            started = await runtime.start(Chat("go", scope=scope), "agent")
+            result = await started.result()
+            assert "'key' cannot be read: the server is away" in (result.error or "")
+            stored = await store.run(scope, started.id)
+            assert stored is not None
+            assert stored.end is None, "any process may resume it"
+            store.away = False
+            assert (await (await runtime.resume(scope, started.id)).result()).text == "hello"
 
 
 TOO_LONG = RateLimitError("no more of this one today", retry_after=3600.0)

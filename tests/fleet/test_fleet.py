@@ -15,10 +15,13 @@ from concertino import (
     Ask,
     Chat,
     MemoryStore,
+    RateLimit,
     Resources,
+    Retry,
     RunContext,
     Runtime,
     Scope,
+    SharedRateLimit,
     ToolCall,
     tool,
 )
@@ -205,6 +208,32 @@ async def test_a_parked_run_is_taken_at_once() -> None:
             await second.look()
             await first.close()
             assert [event async for _, event in turn.events()][-1].result.text == "again"
+
+
+async def test_the_limits_of_the_fleet_apply_where_a_run_has_none() -> None:
+    class Small(ScriptedModel):
+        """A model of another provider."""
+
+        provider = "small"
+
+    store, tight = MemoryStore(), RateLimit(tokens_per_minute=1)
+    own = Resources(
+        store=store,
+        models={"scripted:script": ScriptedModel("hello"), "small:script": Small()}.__getitem__,
+        rate_limits={"scripted": SharedRateLimit(store, "mine")},
+        retry=Retry(attempts=1),
+    )
+    fleet = Fleet(bell=LocalBell(), targets={}, rate_limits={"scripted": tight, "small": tight})
+
+    async def text(resources: Any, model: str) -> str:
+        async with joined(Runtime([Desk()], resources, store=store, sweep=NEVER), fleet) as runtime:
+            run = await runtime.start(Chat("hello", scope=CARLA, model=model), "desk")
+            result = await run.result()
+            return result.error or result.text
+
+    assert await text(own, "scripted:script") == "hello", "the run's own limit"
+    for resources in (own, lambda *_: own):
+        assert "admits 1 a minute" in await text(resources, "small:script")
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ LAYERS = (
         "messages",
         "operations",
         "number_checks",
+        "quotas",
         "records",
         "scope",
         "targets",

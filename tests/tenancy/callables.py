@@ -28,6 +28,7 @@ from concertino.storage import (
     MemoryStore,
     PostgresStore,
     QueuedTurn,
+    QuotaDemand,
     RunStart,
     Schedule,
     SqliteStore,
@@ -206,6 +207,7 @@ ARGUMENTS: Mapping[str, Callable[[Guess], Any]] = {
     "feedback": lambda guess: Feedback(rating="up"),
     "rating": lambda guess: "up",
     "deadline": lambda guess: 0.0,
+    "demand": lambda guess: QuotaDemand(key="key", owner="me", rates=(1.0, None), waiting=(1,)),
 }
 """What is passed for a parameter of this name."""
 SPECIAL: Mapping[str, Callable[[Guess], Any] | None] = {

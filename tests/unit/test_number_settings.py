@@ -80,6 +80,8 @@ GIVEN: dict[str, Callable[[Path], dict[str, Any]]] = {
     "Fleet": lambda _: {"bell": LocalBell(), "targets": {}},
     "KeepFor": lambda _: {"seconds": 1},
     "Score": lambda _: {"value": 1.0},
+    "LimitedModel": lambda folder: {"file": folder / "requests", "requests": 1, "seconds": 1.0},
+    "SharedRateLimit": lambda _: {"store": MemoryStore(), "key": "key"},
     "sample": lambda _: {"cases": (), "count": 1, "seed": 0},
     "Runtime": lambda _: {"agents": [Helper()], "resources": Resources(store=MemoryStore())},
     "ToolOrchestrator": lambda _: {"chat": Chat("x"), "config": Helper()},

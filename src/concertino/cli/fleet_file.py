@@ -12,8 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .. import wiring
 from ..errors import ConfigurationError
+from ..providers import SharedRateLimit
 from ..runtime import Bell, Fleet
 from ..runtime.fleet import COROUTINES, GENERIC
+from ..storage import Store
 from .options import Options
 
 
@@ -32,6 +34,15 @@ class WorkerTable(_Table):
     """Seconds that runs have to end after a signal."""
 
 
+class RateLimitTable(_Table):
+    """A table `[rate_limits.PROVIDER]`: the limits of the provider's key, which all processes share."""
+
+    requests_per_minute: float | None = Field(default=None, gt=0)
+    tokens_per_minute: float | None = Field(default=None, gt=0)
+    max_concurrent: int | None = Field(default=None, ge=1)
+    """Requests that one process has at the same time."""
+
+
 class FleetFile(_Table):
     """The fields of the file."""
 
@@ -47,15 +58,20 @@ class FleetFile(_Table):
     """As `--corpus`."""
     targets: dict[str, list[str]] = {}
     """The agents of each target."""
+    rate_limits: dict[str, RateLimitTable] = {}
+    """By provider: the limits of its key."""
     worker: WorkerTable = WorkerTable()
 
     def bell(self, options: Options) -> AbstractAsyncContextManager[Bell]:
         """Open the bell of a process."""
         return wiring.open_bell(options.db or "", self.nats)
 
-    def fleet(self, bell: Bell, takes: Collection[str]) -> Fleet:
+    def fleet(self, bell: Bell, takes: Collection[str], store: Store) -> Fleet:
         """Return the fleet as a process sees it that takes the work of these targets. Raises `ConfigurationError`."""
-        return Fleet(bell=bell, targets=self.targets, takes=takes, coroutines=self.worker.coroutines)
+        limits = {name: SharedRateLimit(store, name, **table.model_dump()) for name, table in self.rate_limits.items()}
+        return Fleet(
+            bell=bell, targets=self.targets, takes=takes, coroutines=self.worker.coroutines, rate_limits=limits
+        )
 
 
 def read_fleet_file(path: str) -> FleetFile:

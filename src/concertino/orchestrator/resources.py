@@ -210,9 +210,12 @@ class Resources:
         init=False, default_factory=OrderedDict, repr=False, compare=False
     )
 
-    def with_store(self, store: Store) -> Resources:
-        """Return these resources with *store*. Both share the models that they open and the conversations they keep."""
-        found = replace(self, store=store)
+    def within(self, store: Store, rate_limits: Mapping[str, RateLimit] | None = None) -> Resources:
+        """Return these resources with *store*, and with *rate_limits* for the providers that have none here.
+
+        Both share the models that they open and the conversations they keep.
+        """
+        found = replace(self, store=store, rate_limits={**(rate_limits or {}), **self.rate_limits})
         object.__setattr__(found, "_opened", self._opened)
         object.__setattr__(found, "_kept", self._kept)
         return found

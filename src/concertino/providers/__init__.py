@@ -3,6 +3,8 @@
 The adapters are in `concertino.providers.anthropic`, `.openai` and `.google`.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from ..messages import Effort
 from .base import (
     Dropped,
@@ -23,6 +25,9 @@ from .http.time_limits import Timeouts
 from .pricing import preload, price
 from .rate_limit import RateLimit
 
+if TYPE_CHECKING:
+    from .shared_rate_limit import SharedRateLimit
+
 __all__ = [
     "Dropped",
     "Effort",
@@ -34,6 +39,7 @@ __all__ = [
     "RateLimit",
     "ReasoningChunk",
     "Reply",
+    "SharedRateLimit",
     "TextChunk",
     "Timeouts",
     "ToolCallChunk",
@@ -45,3 +51,11 @@ __all__ = [
     "price",
     "supported_efforts",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "SharedRateLimit":
+        from .shared_rate_limit import SharedRateLimit  # noqa: PLC0415 - only fleets need it
+
+        return SharedRateLimit
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,7 +7,6 @@ block theirs.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from math import inf
@@ -16,14 +15,19 @@ from time import monotonic
 
 from ..errors import RateLimitError
 from ..number_checks import check_amount, check_whole
+from ..quotas import Bucket
+from .fair_queue import FairQueue
+
+_CORRECTED = 60.0
+"""Seconds after which a correction comes too late: the provider's minute is over."""
 
 
 class RateLimit:
-    """Admit requests in turn by user, within limits per minute and of concurrency.
+    """Admit requests in turn by tenant and user, within limits per minute and of concurrency.
 
     None means unlimited. After a pause, a burst of up to a tenth of a minute's limit is admitted at once. A request
-    larger than that burst is admitted once the full burst is available. One instance serves any number of threads and
-    event loops; a waiting request is woken in its own loop.
+    larger than that burst is admitted once the full burst is available; one larger than a minute's tokens is refused.
+    One instance serves any number of threads and event loops; a waiting request is woken in its own loop.
 
     A request waits for its turn without limit, but for a pause that the provider asked for at most as long as its
     caller allows: beyond that, `admit` raises at once, with the remaining seconds, as if the provider had refused it.
@@ -40,18 +44,18 @@ class RateLimit:
         tokens_per_minute: float | None = None,
         max_concurrent: int | None = None,
     ) -> None:
-        check_amount("RateLimit", "requests_per_minute", requests_per_minute, optional=True)
-        check_amount("RateLimit", "tokens_per_minute", tokens_per_minute, optional=True)
-        check_whole("RateLimit", "max_concurrent", max_concurrent, optional=True)
+        name = type(self).__name__
+        check_amount(name, "requests_per_minute", requests_per_minute, optional=True)
+        check_amount(name, "tokens_per_minute", tokens_per_minute, optional=True)
+        check_whole(name, "max_concurrent", max_concurrent, optional=True)
         self._rates = (requests_per_minute, tokens_per_minute)
-        self._bursts = [None if rate is None else max(rate / 10, 1.0) for rate in self._rates]
-        self._available = [burst or 0.0 for burst in self._bursts]
+        self._bucket = Bucket(self._rates)
+        self._refilled = 0.0
         self._max_concurrent = max_concurrent
         self._active = 0
-        self._queues: OrderedDict[str, deque[_Ticket]] = OrderedDict()
-        self._refilled = 0.0
-        self._paused_until = 0.0
-        self._models_paused_until: dict[str, float] = {}
+        self._queue = FairQueue[Admission]()
+        self._pauses: dict[str, float] = {}
+        """The end of each pause, by model; "" for the whole key."""
         self._lock = Lock()  # guards all state above; never held across an await
 
     @property
@@ -63,130 +67,141 @@ class RateLimit:
     def waiting(self) -> int:
         """The number of waiting requests."""
         with self._lock:
-            return sum(map(len, self._queues.values()))
+            return len(self._queue)
 
     @asynccontextmanager
-    async def admit(self, user: str, tokens: int, *, model: str = "", longest: float = inf) -> AsyncIterator[None]:
-        """Wait for *user*'s turn and count the request as active inside the block.
+    async def admit(
+        self, user: str, tokens: int, *, tenant: str = "", model: str = "", longest: float = inf
+    ) -> AsyncIterator[Admission]:
+        """Wait for the turn of *tenant* and *user*, and count the request as active inside the block.
 
         *tokens* is the most that the request can use, *model* its model's id, and *longest* the longest pause in
-        seconds to wait for. Raises `RateLimitError` if that model is closed or the pause is longer.
+        seconds to wait for. The block sets `Admission.used` once it knows the request's usage. Raises `RateLimitError`
+        if that model is closed, the pause is longer, or the request is larger than a minute's tokens.
         """
-        ticket = _Ticket(tokens, model, longest)
+        admission = Admission(tokens, model, longest)
         with self._lock:
-            if (refusal := self._refusal(ticket, monotonic())) is not None:
+            if (refusal := self._refusal(admission, monotonic())) is not None:
                 raise refusal
-            self._queues.setdefault(user, deque()).append(ticket)
+            self._queue.add(tenant, user, admission)
             self._admit_waiting()
         try:
-            if not ticket.admitted:
-                await ticket.turn
-            yield
+            if not admission.admitted:
+                await admission.turn
+            yield admission
         finally:
             with self._lock:
-                self._leave(user, ticket)
+                admission.cancel_alarm()
+                if admission.admitted:  # even if its task was cancelled before it resumed
+                    self._active -= 1
+                    if admission.used is not None and monotonic() - admission.since < _CORRECTED:
+                        self._correct(admission.tokens - admission.used)
+                else:
+                    self._queue.remove(tenant, user, admission)
                 self._admit_waiting()
 
     def pause(self, seconds: float, model: str = "") -> None:
         """Admit no request for *seconds*, as the provider has asked; with *model*, close that model only."""
         with self._lock:
-            now = monotonic()
-            if model:
-                self._models_paused_until[model] = max(self._models_paused_until.get(model, 0.0), now + seconds)
-            else:
-                self._paused_until = max(self._paused_until, now + seconds)
-            for user, ticket in [(user, ticket) for user, queue in self._queues.items() for ticket in queue]:
-                if (refusal := self._refusal(ticket, now)) is not None:
-                    self._remove(user, ticket)
-                    ticket.refuse(refusal)
+            self._pause({model: seconds}, monotonic())
             self._admit_waiting()
 
     def _on_alarm(self) -> None:
         with self._lock:
             self._admit_waiting()
 
-    def _leave(self, user: str, ticket: _Ticket) -> None:
-        ticket.cancel_alarm()
-        if ticket.admitted:  # even if its task was cancelled before it resumed
-            self._active -= 1
-            return
-        self._remove(user, ticket)
+    def _pause(self, pauses: dict[str, float], now: float) -> None:
+        """Extend the pauses, and refuse the requests that may not wait so long."""
+        for model, seconds in pauses.items():
+            self._pauses[model] = max(self._pauses.get(model, 0.0), now + seconds)
+        self._refuse(lambda admission: self._refusal(admission, now))
 
-    def _remove(self, user: str, ticket: _Ticket) -> None:
-        queue = self._queues.get(user)
-        if queue is not None and ticket in queue:
-            queue.remove(ticket)
-            if not queue:
-                del self._queues[user]
+    def _refuse(self, refusal: Callable[[Admission], Exception | None]) -> None:
+        """End the waits for which *refusal* returns an error."""
+        kept = FairQueue[Admission]()
+        for tenant, user, admission in self._queue.items():
+            if (error := refusal(admission)) is None:
+                kept.add(tenant, user, admission)
+            else:
+                admission.refuse(error)
+        self._queue = kept
 
-    def _refusal(self, ticket: _Ticket, now: float) -> RateLimitError | None:
-        """Return the error for a request that may not wait for the end of a pause, or None."""
-        of_model, of_key = self._models_paused_until.get(ticket.model, 0.0) - now, self._paused_until - now
-        if of_model <= 0 and of_key <= ticket.longest:
-            return None
-        left, provider = max(of_model, of_key), ticket.model.partition(":")[0]
-        message = f"not sent: {provider or 'the provider'} has asked for a pause; {left:.0f} s remain"
-        error = RateLimitError(message, provider=provider, retry_after=left)
+    def _refusal(self, admission: Admission, now: float) -> RateLimitError | None:
+        """Return the error for a request that may not wait for its turn, or None."""
+        provider, most = admission.model.partition(":")[0] or "the provider", self._rates[1]
+        if most is not None and admission.tokens > most:
+            left = inf
+            message = (
+                f"not sent: the request may use {admission.tokens:,} tokens, and the rate limit of {provider} admits "
+                f"{most:,.0f} a minute: raise tokens_per_minute, or lower Limits.context or Limits.output"
+            )
+        else:
+            of_model = self._pauses.get(admission.model, 0.0) - now if admission.model else 0.0
+            of_key = self._pauses.get("", 0.0) - now
+            if of_model <= 0 and of_key <= admission.longest:
+                return None
+            left = max(of_model, of_key)
+            message = f"not sent: {provider} has asked for a pause; {left:.0f} s remain"
+        error = RateLimitError(message, provider=admission.model.partition(":")[0], retry_after=left)
         error.sent = False
         return error
 
     def _admit_waiting(self) -> None:
         now = monotonic()
-        self._refill(now)
-        while self._queues and (self._max_concurrent is None or self._active < self._max_concurrent):
-            user, queue = next(iter(self._queues.items()))
-            delay = self._delay(queue[0].tokens, now)
-            if delay > 0 and queue[0].set_alarm(delay, self._on_alarm):
+        while self._queue and (self._max_concurrent is None or self._active < self._max_concurrent):
+            admission = self._queue.head
+            delay = max(self._pauses.get("", 0.0) - now, self._delay(admission.tokens, now))
+            if delay > 0 and self._wait(admission, delay):
                 return
-            ticket = queue.popleft()
-            if queue:
-                self._queues.move_to_end(user)  # the next user's turn
-            else:
-                del self._queues[user]
-            if ticket.admit():
+            self._queue.pop()
+            if admission.admit(now):
                 self._active += 1
-                self._available[0] -= 1
-                self._available[1] -= ticket.tokens
+                self._take(admission.tokens)
 
-    def _refill(self, now: float) -> None:
-        elapsed, self._refilled = now - self._refilled, now
-        for index, (rate, burst) in enumerate(zip(self._rates, self._bursts, strict=True)):
-            if rate is not None and burst is not None:
-                self._available[index] = min(burst, self._available[index] + rate * elapsed / 60)
+    # -- in this process; `SharedRateLimit` replaces what follows ------------------------------------------------------
 
     def _delay(self, tokens: int, now: float) -> float:
         """Return the seconds until a request of *tokens* can be admitted."""
-        delay = max(0.0, self._paused_until - now)
-        for index, needed in enumerate((1.0, float(tokens))):
-            rate, burst = self._rates[index], self._bursts[index]
-            if rate is None or burst is None:
-                continue
-            missing = min(needed, burst) - self._available[index]
-            if missing > 1e-9:
-                delay = max(delay, missing * 60 / rate)
-        return delay
+        elapsed, self._refilled = now - self._refilled, now
+        self._bucket.refill(elapsed)
+        return self._bucket.delay(tokens)
+
+    def _wait(self, head: Admission, delay: float) -> bool:
+        """Try again after *delay*. Return False if the loop of *head* is closed."""
+        return head.set_alarm(delay, self._on_alarm)
+
+    def _take(self, tokens: int) -> None:
+        self._bucket.take(tokens)
+
+    def _correct(self, tokens: int) -> None:
+        """Give back *tokens* of an estimate, or take more if they are negative."""
+        self._bucket.add(0, tokens)
 
 
-class _Ticket:
-    """A waiting request and its event loop. Methods return False if that loop is closed."""
+class Admission:
+    """A request before a rate limit, and its event loop. Methods return False if that loop is closed."""
 
-    __slots__ = ("_alarm", "_loop", "admitted", "longest", "model", "tokens", "turn")
+    __slots__ = ("_alarm", "_loop", "admitted", "longest", "model", "since", "tokens", "turn", "used")
 
     def __init__(self, tokens: int, model: str, longest: float) -> None:
         self.tokens = tokens
         self.model = model
         self.longest = longest
+        self.used: int | None = None
+        """The tokens that the request has used; None while unknown, which counts as `tokens`."""
         self.admitted = False
+        self.since = 0.0
+        """When it was admitted."""
         self._loop = asyncio.get_running_loop()
         self.turn: asyncio.Future[None] = self._loop.create_future()
         self._alarm: asyncio.TimerHandle | None = None
 
-    def admit(self) -> bool:
+    def admit(self, now: float) -> bool:
         """End the wait."""
-        self.admitted = self._in_loop(self._end_wait)
+        self.since, self.admitted = now, self._in_loop(self._end_wait)
         return self.admitted
 
-    def refuse(self, refusal: RateLimitError) -> None:
+    def refuse(self, refusal: Exception) -> None:
         """End the wait with *refusal*."""
 
         def end_wait() -> None:

@@ -6,9 +6,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import field
 
 from ..errors import ConcertinoError, ConfigurationError
 from ..number_checks import check_whole
+from ..providers import RateLimit
 from ..records import record
 from ..scope import OPERATOR
 from ..storage.base import Store
@@ -42,6 +44,8 @@ class Fleet:
     """The targets whose work this process takes."""
     coroutines: int = COROUTINES
     """Most runs that this process has at the same time."""
+    rate_limits: Mapping[str, RateLimit] = field(default_factory=dict)
+    """By provider: the limits of the fleet's key, such as a `SharedRateLimit`; a run's `Resources` may have others."""
 
     def __post_init__(self) -> None:
         check_whole("Fleet", "coroutines", self.coroutines)

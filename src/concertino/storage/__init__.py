@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ..quotas import QuotaDemand, QuotaGrant
 from .base import ApprovalRules, Memories, Store
 from .codec import decode_message, encode_message
 from .process import process_owner
@@ -101,6 +102,8 @@ __all__ = [
     "MemoryStore",
     "PostgresStore",
     "QueuedTurn",
+    "QuotaDemand",
+    "QuotaGrant",
     "Reservation",
     "RunEnd",
     "RunStart",

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..operations import Operation
+from ..quotas import QuotaStore
 from ..scope import AnyScope, Operator, Scope, TenantScope
 from ..usage import UsageRecord
 from ..waits import Resolution, Wait
@@ -462,6 +463,7 @@ class Store(
     EventStore,
     Recovery,
     CallStore,
+    QuotaStore,
     Conversations,
     ScheduleStore,
     SecretStore,

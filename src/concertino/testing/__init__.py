@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .checks.fault import AgentFaultError, CheckReport, Fault, FaultClass
     from .conformance import SCENARIOS, Conformance, ConformanceModel, TypedConformance
     from .given_results import run_with_results
+    from .limited import LimitedModel
     from .port_checks import check_model, check_tool
 
 _LAZY = {
@@ -25,13 +26,14 @@ _LAZY = {
     "ConformanceModel": "conformance",
     "Fault": "checks.fault",
     "FaultClass": "checks.fault",
+    "LimitedModel": "limited",
     "TypedConformance": "conformance",
     "check_agent": "agent_check",
     "check_model": "port_checks",
     "check_tool": "port_checks",
     "run_with_results": "given_results",
 }
-"""Names that need the runtime, which is slow to import, and the modules that define them."""
+"""Names that are slow to import, or rarely needed, and the modules that define them."""
 
 __all__ = [
     "SCENARIOS",
@@ -47,6 +49,7 @@ __all__ = [
     "FaultyModel",
     "FaultyStore",
     "FaultyTool",
+    "LimitedModel",
     "Points",
     "ScriptedModel",
     "TypedConformance",

@@ -191,6 +191,7 @@ class FaultyStore:
     postpone_call = _delegated("postpone_call")
     claim_target = _delegated("claim_target")
     leave_target = _delegated("leave_target")
+    draw_quota = _delegated("draw_quota")
     add_schedule = _delegated("add_schedule")
     schedule = _delegated("schedule")
     schedules = _delegated("schedules")

@@ -38,6 +38,8 @@ TABLES = [
     "waits",
     "answers",
     "consumers",
+    "quotas",
+    "quota_shares",
     "approval_rules",
     "commands",
     "accounts",

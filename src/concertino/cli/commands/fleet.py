@@ -24,7 +24,7 @@ async def run_worker_process(context: CommandContext) -> int:
     takes = file.worker.worker_targets
     async with file.bell(options) as bell:
         runtime = await runtime_of(context)
-        runtime.join(file.fleet(bell, takes))
+        runtime.join(file.fleet(bell, takes, runtime.store))
         _check_agents(runtime, [agent for target in takes for agent in file.targets.get(target, ())])
         stopping = _first_signal()
         async with runtime:

@@ -55,7 +55,7 @@ async def serve(host: str, port: int, grace: float, context: CommandContext) -> 
         if context.options.config is not None:
             file = read_fleet_file(context.options.config)
             bell = await stack.enter_async_context(file.bell(context.options))
-            runtime.join(file.fleet(bell, takes=()))  # the workers do the work
+            runtime.join(file.fleet(bell, (), runtime.store))  # the workers do the work
         await stack.enter_async_context(runtime)
         first = runtime.agents[0].name if context.options.app else AGENTS[0]
         app = create_app(

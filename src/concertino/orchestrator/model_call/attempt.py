@@ -234,11 +234,14 @@ class Attempt:
         """Stream the answer once the key's rate limit admits the request. A 429 pauses every run that uses the key."""
         run, longest = self._run, self._run.resources.retry.longest
         tokens = run.reserve.prompt(self.request) + (self.request.max_output_tokens or run.limits.output)
-        slot = limit.admit(run.scope.key, tokens, model=self.model_id, longest=longest)
-        async with slot, aclosing(self.model.stream(self.request)) as chunks:  # type: ignore[type-var]  # all streams are generators
+        tenant, user = run.scope.tenant, run.scope.user
+        slot = limit.admit(user, tokens, tenant=tenant, model=self.model_id, longest=longest)
+        async with slot as admission, aclosing(self.model.stream(self.request)) as chunks:  # type: ignore[type-var]  # all streams are generators
             self._sent = True
             try:
                 async for chunk in chunks:
+                    if isinstance(chunk, Reply) and chunk.tokens is not None and not chunk.tokens.negative:
+                        admission.used = chunk.tokens.total
                     yield chunk
             except RateLimitError as error:
                 delay = error.retry_after or min(1.0, longest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 
 from ...errors import (
     AuthenticationError,
@@ -73,7 +74,7 @@ class Attempts:
             return None
         if isinstance(error, (*_PASSING, ContextTooLongError)) and self._made < self._retry.attempts:
             wait = 0.0 if isinstance(error, ContextTooLongError) else self._wait(error)  # less is sent then
-            if wait <= self._retry.longest:
+            if wait <= self._retry.longest and wait < inf:
                 return model, wait
         if isinstance(error, _THE_MODELS_OWN):
             while self._fallback:

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ...operations import Operation
+from ...quotas import QuotaDemand, QuotaGrant
 from ...scope import AnyScope, Operator, Scope, TenantScope
 from ...usage import UsageRecord
 from ...waits import Resolution, Wait
@@ -43,6 +44,7 @@ from . import (
     events,
     journal,
     memories,
+    quotas,
     reader,
     schedule,
     schedules,
@@ -141,6 +143,16 @@ class SqlCalls:
         await self._connection.write(WriteCall(calls.leave_target, scope, target, owner))
 
 
+class SqlQuotas:
+    """`QuotaStore` on one connection."""
+
+    _connection: StoreConnection
+
+    async def draw_quota(self, scope: Operator, demand: QuotaDemand) -> QuotaGrant:
+        """Grant a process what it may use of a quota within a slice."""
+        return await self._connection.write(WriteCall(quotas.draw_quota, scope, demand))
+
+
 class SqlSecrets:
     """`SecretStore` on one connection."""
 
@@ -163,7 +175,7 @@ class SqlSecrets:
         return await self._connection.write(WriteCall(secrets.delete_secret, scope, name, version))
 
 
-class SqlStore(SqlApprovalRules, SqlConversations, SqlSchedules, SqlSecrets, SqlCalls):
+class SqlStore(SqlApprovalRules, SqlConversations, SqlSchedules, SqlSecrets, SqlCalls, SqlQuotas):
     """`Store` and `Memories` on one connection; `storage.base` documents the methods.
 
     Every method may raise `StorageError`, which names the file and the remedy. A cancelled call is carried out as a

@@ -220,6 +220,25 @@ CREATE TABLE consumers (
     lease  REAL NOT NULL                    -- end of the lease
 ) WITHOUT ROWID;
 
+-- Quotas of provider keys that processes share, and the share of each process.
+CREATE TABLE quotas (
+    key      TEXT PRIMARY KEY,
+    requests REAL NOT NULL,                 -- available at `refilled`; negative: a debt
+    tokens   REAL NOT NULL,
+    refilled REAL NOT NULL,
+    pauses   TEXT NOT NULL                  -- JSON: the end of each pause, by model
+) WITHOUT ROWID;
+CREATE TABLE quota_shares (
+    key      TEXT NOT NULL,
+    owner    TEXT NOT NULL,
+    seen     REAL NOT NULL,
+    served   REAL NOT NULL,
+    requests INTEGER NOT NULL,              -- of those that still wait
+    tokens   INTEGER NOT NULL,
+    tenants  TEXT NOT NULL,                 -- JSON: hashes of those that wait
+    PRIMARY KEY (key, owner)
+) WITHOUT ROWID;
+
 -- Tools that a user has approved for a conversation, or for good. It has names of agents and tools only, so its rows are
 -- deleted like those of other tables without content.
 CREATE TABLE approval_rules (
