@@ -13,7 +13,13 @@ from ..storage.types import EventBatch
 from .event_pieces import NumberedEvents
 
 SECONDS = 0.025
-"""Most seconds for which an event waits."""
+"""Seconds for which events wait for others."""
+MOST_SECONDS = 0.25
+"""The same for pieces of answers that readers have begun to see, in a process that is busy with hundreds of them."""
+_MOST_SHARE = 0.2
+"""Most of the time that may go into storing pieces. Then they wait longer, so that more of them share the work."""
+_MANY = 64
+"""Streams with a piece in the same window, below which none waits longer: a slow disk is no reason to."""
 
 
 @record
@@ -26,45 +32,61 @@ class WaitingBatch:
     """Called with the error, or None, when the store has done it."""
 
 
+Take = Callable[[], WaitingBatch | None]
+"""Returns the events that are pending at the end of a window."""
+_Window = tuple[asyncio.AbstractEventLoop, bool]
+
+
 class EventWindow:
     """Stores the events of all runs of a process, which are due at the same time, with one call."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._due: list[Callable[[], WaitingBatch | None]] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._due: dict[_Window, list[Take]] = {}
+        self._seconds = SECONDS
+        """Seconds of the next window of pieces."""
 
-    def add(self, take: Callable[[], WaitingBatch | None], loop: asyncio.AbstractEventLoop) -> None:
-        """Store what *take* returns at the end of the current window, in *loop*, which runs."""
-        if not self._due or loop is not self._loop:  # a loop that was closed calls nothing
-            self._loop = loop
-            loop.call_later(SECONDS, self._end)
-        self._due.append(take)
+    def add(self, take: Take, loop: asyncio.AbstractEventLoop, *, piece: bool = False) -> None:
+        """Store what *take* returns at the end of the current window, in *loop*, which runs.
 
-    def store(self, batches: Sequence[WaitingBatch]) -> None:
-        """Queue *batches* in the store."""
+        A *piece* of an answer that readers have begun to see may wait longer.
+        """
+        window = (loop, piece)
+        if (due := self._due.get(window)) is None:
+            due = self._due[window] = []
+            loop.call_later(self._seconds if piece else SECONDS, self._end, window)
+        due.append(take)
+
+    def store(self, batches: Sequence[WaitingBatch]) -> asyncio.Future[Sequence[BaseException | None]]:
+        """Queue *batches* in the store, and return their errors as a future."""
         try:
             stored = asyncio.ensure_future(self._store.add_events([batch.stored for batch in batches]))
         except StorageError as error:  # the store is closed, or cannot encode one
             if len(batches) > 1:
-                for batch in batches:
-                    self.store([batch])
-                return
-            asyncio.get_running_loop().call_soon(_settle, batches, [error])
-        else:
-            stored.add_done_callback(partial(_done, batches))
+                return [self.store([batch]) for batch in batches][-1]
+            stored = asyncio.get_running_loop().create_future()
+            stored.set_exception(error)
+        stored.add_done_callback(partial(_settle, batches))
+        return stored
 
-    def _end(self) -> None:
-        due, self._due = self._due, []
-        if batches := [batch for take in due if (batch := take()) is not None]:
-            self.store(batches)
+    def _end(self, window: _Window) -> None:
+        loop, piece = window
+        began = loop.time()
+        batches = [batch for take in self._due.pop(window) if (batch := take()) is not None]
+        if batches:
+            stored = self.store(batches)
+            if piece and len(batches) < _MANY:
+                self._seconds = SECONDS
+            elif piece:
+                stored.add_done_callback(lambda _: self._pace(loop.time() - began))
+
+    def _pace(self, took: float) -> None:
+        """Choose the length of the next window of pieces by the time that the last one *took*."""
+        self._seconds = min(max(SECONDS, took / _MOST_SHARE), MOST_SECONDS)
 
 
-def _done(batches: Sequence[WaitingBatch], stored: asyncio.Future[Sequence[BaseException | None]]) -> None:
+def _settle(batches: Sequence[WaitingBatch], stored: asyncio.Future[Sequence[BaseException | None]]) -> None:
     error = StorageError("the write was cancelled") if stored.cancelled() else stored.exception()
-    _settle(batches, stored.result() if error is None else [error] * len(batches))
-
-
-def _settle(batches: Sequence[WaitingBatch], errors: Sequence[BaseException | None]) -> None:
-    for batch, error in zip(batches, errors, strict=True):
-        batch.settle(batch, error)
+    errors = stored.result() if error is None else [error] * len(batches)
+    for batch, own in zip(batches, errors, strict=True):
+        batch.settle(batch, own)

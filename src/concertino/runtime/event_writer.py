@@ -113,7 +113,7 @@ class EventWriter:
             self.ended = True
         if not self._waits:
             self._waits = True
-            self._window.add(self._due, self._loop)
+            self._window.add(self._taken, self._loop, piece=type(event) in PIECES and bool(self._sources))
         return len(self._pending) + self.last - self.stored > _HIGH_WATER and not self._refused
 
     async def drained(self) -> None:
@@ -158,11 +158,11 @@ class EventWriter:
         """Return the stored events after number *after*; None if they are not in memory any more."""
         return () if after >= self.stored else self._tail.newer(after)
 
-    async def changed(self) -> None:
-        """Wait until more events are stored, or the writer has ended."""
+    def changed(self) -> asyncio.Future[None]:
+        """Return a future that is done when more events are stored, or the writer has ended."""
         waiter = self._loop.create_future()
         self._waiting.append(waiter)
-        await waiter
+        return waiter
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -172,13 +172,9 @@ class EventWriter:
 
     # -- batches -------------------------------------------------------------------------------------------------
 
-    def _due(self) -> WaitingBatch | None:
-        """Return what is pending at the end of the window."""
-        self._waits = False
-        return self._taken()
-
     def _taken(self) -> WaitingBatch | None:
         """Return a batch of what is pending, which waits for the store from now on."""
+        self._waits = False
         if not self._pending or self._claim is None or self._refused or self._failures:
             return None
         pending, self._pending = self._pending, []

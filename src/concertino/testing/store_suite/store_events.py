@@ -126,6 +126,31 @@ async def test_a_complete_event_replaces_its_pieces(store: FullStore) -> None:
     assert await read(store) == [(2, "shorter"), (3, "more")]
 
 
+async def test_batches_of_many_trees_are_appended_with_one_call(store: FullStore) -> None:
+    trees = [await start_tree(store, f"r{number}") for number in range(1, 4)]
+    for number in (1, 2):
+        batches = [batch(tree, number, row(f"event {number}", run_id=tree.claim.root_id)) for tree in trees]
+        assert await store.add_events(batches) == [None] * 3
+    assert await read(store) == [(1, "event 1"), (2, "event 2")]
+    ids = ["r1", "r2", "r3"]
+    assert sorted(await store.event_positions(SCOPE, ids)) == [(name, 2, False, False) for name in ids]
+
+
+@pytest.mark.parametrize("more", [{}, {"completed": [7]}], ids=["plain", "with a source that is complete"])
+async def test_of_batches_in_one_call_only_the_refused_are_missing(store: FullStore, more: dict[str, Any]) -> None:
+    first, third = await start_tree(store), await start_tree(store, "r3")
+    second = await start_tree(store, "r2", seconds=0.0)
+    taken = await claim_tree(store, "r2")
+    one = batch(first, 1, **more)
+    refused = batch(second, 1, row("stale", run_id="r2"))
+    gap = batch(third, 5, row("gap", run_id="r3"))
+    errors = await store.add_events([one, refused, gap, batch(first, 2), batch(taken, 1, row("new", run_id="r2"))])
+    assert [type(error) for error in errors] == [type(None), StaleClaimError, StorageError, type(None), type(None)]
+    assert await read(store) == [(1, "event 1"), (2, "event 2")]
+    assert [each.items for each in (await store.events(SCOPE, "r2")).rows] == [[[0, "new"]]]
+    assert (await store.events(SCOPE, "r3")).last == 0
+
+
 async def test_a_batch_changes_no_row_of_another_tree(store: FullStore) -> None:
     tree = await start_tree(store)
     await add(store, batch(tree, 1))
