@@ -59,6 +59,7 @@ class EventWindow:
 
     def store(self, batches: Sequence[WaitingBatch]) -> asyncio.Future[Sequence[BaseException | None]]:
         """Queue *batches* in the store, and return their errors as a future."""
+        stored: asyncio.Future[Sequence[BaseException | None]]
         try:
             stored = asyncio.ensure_future(self._store.add_events([batch.stored for batch in batches]))
         except StorageError as error:  # the store is closed, or cannot encode one
