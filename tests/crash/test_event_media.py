@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,12 @@ class Painter(AgentConfig):
 class Dying(SqliteStore):
     """Kills its process once it has stored an event with media; until then, no answer reaches the journal."""
 
-    async def add_events(self, batch: EventBatch) -> None:
-        """Store the batch."""
-        await super().add_events(batch)
-        if any(row.contents for row in batch.rows):
+    async def add_events(self, batches: Sequence[EventBatch]) -> Sequence[BaseException | None]:
+        """Store the batches."""
+        errors = await super().add_events(batches)
+        if any(row.contents for batch in batches for row in batch.rows):
             os.kill(os.getpid(), signal.SIGKILL)
+        return errors
 
     async def append(self, entry: Entry) -> Any:
         """Append the entry, unless it is an answer."""

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from benchmarks.sqlite_log import written
 
@@ -15,7 +16,7 @@ from concertino import AgentConfig, Chat, MemoryStore, ModelRequest, Resources, 
 from concertino.messages import AssistantMessage, Text
 from concertino.providers import ModelEvent, Reply, TextChunk
 from concertino.runtime import Runtime
-from concertino.server import create_app
+from concertino.server import create_app, event_source
 from concertino.server.protocols import ag_ui, ai_sdk, openai
 from concertino.usage import Tokens
 from tests.guards.counter import Counter, Counts
@@ -32,6 +33,10 @@ async def served(counter: Counter) -> Iterator[tuple[str, int]]:
             found.append((f"{protocol}: package calls of a delta", memory["package_calls"]))
             found.append((f"{protocol}: loop callbacks of a delta", memory["callbacks"]))
             found.append((f"{protocol}: bytes of a delta", memory["bytes"]))
+        with patch.object(event_source, "KEEP_ALIVE", 0.001):
+            idle = await _served_by(counter, "server", b"keep-alive", MemoryStore(), idle=True)
+        found.append(("idle stream: package calls of a comment", idle["package_calls"]))
+        found.append(("idle stream: loop callbacks of a comment", idle["callbacks"]))
         path = Path(folder) / "runs.db"
         async with await SqliteStore.open(path) as store:
             stored = await _served_by(counter, "server", _PROTOCOLS["server"], store, path)
@@ -44,10 +49,16 @@ _PROTOCOLS = {"server": b"text_delta", "AG-UI": b"_CONTENT", "AI SDK": b"text-de
 """The mark of a delta's frame in each of the streams."""
 
 
-async def _served_by(counter: Counter, protocol: str, mark: bytes, store: Any, path: Path | None = None) -> Counts:
-    """Return the counts of a delta in one stream; with the *path* of the store, also what is written to its log."""
+async def _served_by(
+    counter: Counter, protocol: str, mark: bytes, store: Any, path: Path | None = None, *, idle: bool = False
+) -> Counts:
+    """Return the counts of a delta in one stream; with the *path* of the store, also what is written to its log.
+
+    An *idle* stream gets comments only.
+    """
     pieces: asyncio.Queue[str] = asyncio.Queue()
     sent: asyncio.Queue[bytes] = asyncio.Queue()
+    give: Callable[[str], None] = (lambda _: None) if idle else pieces.put_nowait
     size = 0
 
     class Piecewise:
@@ -68,7 +79,7 @@ async def _served_by(counter: Counter, protocol: str, mark: bytes, store: Any, p
     async def deltas(count: int) -> None:
         nonlocal size
         for number in range(count):
-            pieces.put_nowait(f"word {number} ")
+            give(f"word {number} ")
             while mark not in (frame := await sent.get()):
                 pass
             size = len(frame)

@@ -75,7 +75,7 @@ async def test_events_whose_answer_is_lost_are_stored_once(store: PostgresStore,
     tree = await start_tree(store)
     proxy.swallows = 1
     row = EventRow(run_id="r1", entry=1, items=[[0, {"type": "x"}]])
-    await store.add_events(EventBatch(claim=tree.claim, first=1, last=1, rows=[row]))
+    assert await store.add_events([EventBatch(claim=tree.claim, first=1, last=1, rows=[row])]) == [None]
     assert proxy.swallows == 0
     page = await store.events(OPERATOR, "r1")
     assert [found.first for found in page.rows] == [1]

@@ -1,4 +1,4 @@
-"""Spans that a thread makes afterwards: the event loop only chooses their ids, which takes a tenth of the time."""
+"""Spans that a thread makes when they end: the event loop only chooses their ids, which takes a tenth of the time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 from opentelemetry.context import Context
 from opentelemetry.trace import (
-    INVALID_SPAN,
     NonRecordingSpan,
     Span,
     SpanContext,
@@ -22,19 +21,41 @@ from .metrics import Attributes
 from .span_thread import SpanThread
 
 _bits = random.Random().getrandbits  # noqa: S311 - ids are not secret
+_Arguments = tuple[Any, ...]
+"""The arguments of `Tracer.start_span`."""
 
 
 class LateSpan(NonRecordingSpan):
-    """A span that other spans may name as their parent at once. What a tool adds to it is added to `real`, later."""
+    """A span that others may name as their parent at once. The thread makes the real one, for what is added to it."""
 
-    def __init__(self, context: SpanContext, thread: SpanThread) -> None:
-        super().__init__(context)
-        self.real: Span = INVALID_SPAN
-        self._thread = thread
+    _own: SpanContext | None = None
+    _real: Span | None = None
+
+    def __init__(self, starter: SpanStarter, above: SpanContext, arguments: _Arguments) -> None:
+        self._starter, self._above, self._arguments = starter, above, arguments
+        self._id = _bits(64) or 1
+
+    def get_span_context(self) -> SpanContext:
+        """See `Span`."""
+        own = self._own
+        if own is None:  # of most spans nobody asks for it
+            above = self._above
+            own = SpanContext(above.trace_id, self._id, False, above.trace_flags, above.trace_state)
+            self._own = own
+        return own
+
+    def __repr__(self) -> str:
+        return f"LateSpan({self.get_span_context()!r})"
+
+    def real(self) -> Span:
+        """Return the span that is exported; call this in the thread."""
+        if self._real is None:
+            self._real = self._starter.make(self._id, self._arguments)
+        return self._real
 
     def is_recording(self) -> bool:
         """Return whether the span above it is sampled."""
-        return self.get_span_context().trace_flags.sampled
+        return self._above.trace_flags.sampled
 
     def set_attributes(self, attributes: Mapping[str, Any]) -> None:
         """See `Span`."""
@@ -67,15 +88,15 @@ class LateSpan(NonRecordingSpan):
         self._later("update_name", name)
 
     def _later(self, method: str, *arguments: Any) -> None:
-        self._thread.put(self._do, method, arguments)
+        self._starter.thread.put(self._do, method, arguments)
 
     def _do(self, method: str, arguments: tuple[Any, ...]) -> None:
-        getattr(self.real, method)(*arguments)
+        getattr(self.real(), method)(*arguments)
 
 
 def real(span: Span) -> Span:
     """Return the span that is exported; call this in the thread."""
-    return span.real if isinstance(span, LateSpan) else span
+    return span.real() if isinstance(span, LateSpan) else span
 
 
 class SpanStarter:
@@ -83,7 +104,7 @@ class SpanStarter:
 
     def __init__(self, tracer: Tracer, thread: SpanThread) -> None:
         self.tracer = tracer
-        self._thread = thread
+        self.thread = thread
         self._ids: _ChosenIds | None = None
         if (ids := getattr(tracer, "id_generator", None)) is not None:
             self._ids = tracer.id_generator = _ChosenIds(ids)  # type: ignore[attr-defined]  # not of the interface
@@ -102,17 +123,16 @@ class SpanStarter:
         above = (span_above or get_current_span(parent)).get_span_context()
         if self._ids is None or not above.is_valid:
             return self.tracer.start_span(name, parent, kind, labels, start_time=began)
-        own = SpanContext(above.trace_id, _bits(64) or 1, False, above.trace_flags, above.trace_state)
-        span = LateSpan(own, self._thread)
-        self._thread.put(self._make, self._ids, span, (name, parent, kind, labels, (), began))
-        return span
+        return LateSpan(self, above, (name, parent, kind, labels, (), began))
 
-    def _make(self, ids: _ChosenIds, span: LateSpan, arguments: tuple[Any, ...]) -> None:
-        ids.chosen = span.get_span_context().span_id
+    def make(self, id: int, arguments: _Arguments) -> Span:
+        """Return a span with this *id*; call this in the thread."""
+        assert self._ids is not None
+        self._ids.chosen = id
         try:
-            span.real = self.tracer.start_span(*arguments)
+            return self.tracer.start_span(*arguments)
         finally:
-            ids.chosen = 0
+            self._ids.chosen = 0
 
 
 class _ChosenIds:

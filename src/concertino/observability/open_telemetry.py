@@ -80,12 +80,13 @@ class OpenTelemetry:
 
     def __call__(self, event: events.RunEvent) -> None:
         """Make a span or a measurement of *event*."""
-        kind = type(event)
-        if (handler := self._handlers.get(kind)) is not None:
-            if (run := self._runs.get(event.run_id)) is not None:
+        handler = self._handlers.get(type(event))
+        if handler is not None:
+            run = self._runs.get(event.run_id)
+            if run is not None:
                 handler(run, event)
-        elif kind is events.RunStarted:
-            self._run_started(event)  # type: ignore[arg-type]  # mypy does not narrow by `kind`
+        elif isinstance(event, events.RunStarted):
+            self._run_started(event)
 
     def watch(self, counts: Counts) -> None:
         """Report the counts of a runtime (`Runtime.counts`) as metrics."""

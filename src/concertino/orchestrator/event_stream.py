@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..events import ReasoningDelta, RunEvent, TextDelta, ToolCallDelta, ToolDone, ToolFailed, ToolStreamed
+from ..events import ReasoningDelta, RunEnded, RunEvent, TextDelta, ToolCallDelta, ToolDone, ToolFailed, ToolStreamed
 from ..scope import Scope
 from .journal.data_policy import NOTHING, DataPolicy
 from .journal.lease import Tree
@@ -20,6 +20,8 @@ log = logging.getLogger("concertino")
 
 Observer = Callable[[RunEvent], None]
 """Sees every event as the data policy leaves it, and decides nothing. A failure is logged and changes nothing."""
+_WITH_OTHER_RULES = (RunEnded, ToolDone)
+"""Events that observers may not see whole under a policy that keeps everything."""
 _HIGH_WATER = 1_000
 _TEXTS = ("task", "error", "text", "arguments", "content", "note", "step", "data", "value", "summary")
 """Fields of events that contain what people, models or tools wrote."""
@@ -180,10 +182,15 @@ class EventStream:
             self._waiter.set_result(None)
 
     def _observe(self, event: RunEvent) -> None:
-        seen = self._observed(self._policies.get(event.run_id, NOTHING), event)
-        for observe in self._observers if seen is not None else ():
+        policy = self._policies.get(event.run_id, NOTHING)
+        if not policy.keeps_everything or type(event) in _WITH_OTHER_RULES:  # most events are shown whole
+            seen = self._observed(policy, event)
+            if seen is None:
+                return
+            event = seen
+        for observe in self._observers:
             try:
-                observe(seen)  # type: ignore[arg-type]
+                observe(event)
             except Exception as error:  # noqa: BLE001 - an observer cannot fail a run
                 log.error("an observer failed on %s: %s", type(event).__name__, type(error).__name__)  # noqa: TRY400 - a traceback may show what the data policy forbids
 

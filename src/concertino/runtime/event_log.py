@@ -58,7 +58,7 @@ class EventLog:
         """Wakes the readers of conversations."""
         self._writers: dict[str, EventWriter] = {}
         self.counts = RuntimeCounts(self._writers)
-        self._window = EventWindow()
+        self._window = EventWindow(store)
         self._finishing: set[asyncio.Task[None]] = set()
         self._waiting: dict[str, list[tuple[_Position, asyncio.Future[None]]]] = {}
         self._polling: asyncio.Task[None] | None = None

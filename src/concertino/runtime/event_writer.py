@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ..errors import StaleClaimError, StorageError, UnknownRunError
+from ..errors import StaleClaimError, UnknownRunError
 from ..events import AttemptFailed, RunEnded, RunEvent, TextDelta, ToolDone, ToolFailed, Voided
 from ..orchestrator.journal.data_policy import NOTHING
 from ..orchestrator.journal.event_policy import stored_event
@@ -21,7 +21,7 @@ from .bus.base import Bell, events_of
 from .counts import RuntimeCounts
 from .event_pieces import PIECES, NumberedEvents, Packer, PieceForm, completes, source_of
 from .event_tail import EventTail
-from .event_window import EventWindow
+from .event_window import EventWindow, WaitingBatch
 
 log = logging.getLogger("concertino")
 
@@ -43,12 +43,6 @@ class _Source:
     form: PieceForm
     stored: bool = False
     """Whether an earlier batch has pieces of it."""
-
-
-@record
-class _Batch:
-    numbered: NumberedEvents
-    stored: EventBatch
 
 
 class _Ended:
@@ -105,9 +99,9 @@ class EventWriter:
         self._entries: dict[str, int] = {}
         """The number of the next entry of each run's journal."""
         self._replaced: list[tuple[int, Sequence[Any]]] = []
-        self._flying: deque[_Batch] = deque()
+        self._flying: deque[WaitingBatch] = deque()
         """Batches in the store's queue, in order."""
-        self._failed: list[_Batch] = []
+        self._failed: list[WaitingBatch] = []
         self._failures = 0
         self._refused = False
         self._waiting: list[asyncio.Future[None]] = []
@@ -122,7 +116,7 @@ class EventWriter:
         if not self._waits:
             if not self._timed:
                 self._timed = True
-                self._window.add(self._on_time, self._loop)
+                self._window.add(self._on_time, self._loop, piece=type(event) in PIECES and bool(self._sources))
             if type(event) is TextDelta:
                 self._waits = True
                 if (event.run_id, event.attempt) not in self._sources:
@@ -151,9 +145,8 @@ class EventWriter:
 
     def flush(self, run_id: str = "", seq: int = 0) -> None:
         """See `EventRecorder.flush`."""
-        if self._pending and self._claim is not None and not self._refused and not self._failures:
-            pending, self._pending = self._pending, []
-            self._submit(self._batch(self._claim, pending))
+        if (batch := self._taken()) is not None:
+            self._window.store([batch])
         if run_id:
             self._entries[run_id] = seq + 1
             self._waits = False  # the first piece of the next answer may follow
@@ -173,11 +166,11 @@ class EventWriter:
         """Return the stored events after number *after*; None if they are not in memory any more."""
         return () if after >= self.stored else self._tail.newer(after)
 
-    async def changed(self) -> None:
-        """Wait until more events are stored, or the writer has ended."""
+    def changed(self) -> asyncio.Future[None]:
+        """Return a future that is done when more events are stored, or the writer has ended."""
         waiter = self._loop.create_future()
         self._waiting.append(waiter)
-        await waiter
+        return waiter
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -187,11 +180,20 @@ class EventWriter:
 
     # -- batches -------------------------------------------------------------------------------------------------
 
-    def _on_time(self) -> None:
+    def _on_time(self) -> WaitingBatch | None:
         self._timed = self._waits = False
-        self.flush()
+        return self._taken()
 
-    def _batch(self, claim: Claim, events: list[RunEvent]) -> _Batch:
+    def _taken(self) -> WaitingBatch | None:
+        """Return a batch of what is pending, which waits for the store from now on."""
+        if not self._pending or self._claim is None or self._refused or self._failures:
+            return None
+        pending, self._pending = self._pending, []
+        batch = self._batch(self._claim, pending)
+        self._flying.append(batch)
+        return batch
+
+    def _batch(self, claim: Claim, events: list[RunEvent]) -> WaitingBatch:
         """Return *events* with their numbers, and with the rows that the store keeps of them."""
         assert self._tree is not None
         policies, first = self._tree.policies, self.last + 1
@@ -252,7 +254,7 @@ class EventWriter:
         )
         for open_source in self._sources.values():
             open_source.stored = True
-        return _Batch(numbered, stored)
+        return WaitingBatch(numbered, stored, self._settle)
 
     def _piece(self, event: RunEvent) -> _Source:
         """Return the source of a piece."""
@@ -303,16 +305,7 @@ class EventWriter:
 
     # -- the store -----------------------------------------------------------------------------------------------
 
-    def _submit(self, batch: _Batch) -> None:
-        self._flying.append(batch)
-        try:
-            stored = asyncio.ensure_future(self._store.add_events(batch.stored))
-        except StorageError as error:  # the store is closed
-            self._loop.call_soon(self._settle, batch, error)
-            return
-        stored.add_done_callback(lambda done: self._settle(batch, _error_of(done)))
-
-    def _settle(self, batch: _Batch, error: BaseException | None) -> None:
+    def _settle(self, batch: WaitingBatch, error: BaseException | None) -> None:
         """Publish a batch that is stored, or try it again."""
         self._flying.remove(batch)
         if self._refused:
@@ -342,8 +335,8 @@ class EventWriter:
     def _retry(self) -> None:
         failed, self._failed = self._failed, []
         self._failures += 1
-        for batch in failed:
-            self._submit(batch)
+        self._flying.extend(failed)
+        self._window.store(failed)
 
     def _end_log(self) -> None:
         self._refused = self.done = True
@@ -351,10 +344,6 @@ class EventWriter:
         self._counts.lost_events += len(self._pending) + sum(len(batch.numbered) for batch in waiting)
         self._pending.clear()
         self._failed.clear()
-
-
-def _error_of(done: asyncio.Future[None]) -> BaseException | None:
-    return StorageError("the write was cancelled") if done.cancelled() else done.exception()
 
 
 def _undone(rows: Collection[StoredEvents]) -> tuple[list[tuple[int, Sequence[Any]]], list[Voided]]:

@@ -17,7 +17,7 @@ from starlette.types import Scope as Connection
 from ..errors import ConcertinoError
 from ..events import RunEvent
 from .frames import EventFrames
-from .server_state import ServerState, state_of
+from .server_state import Closing, ServerState, state_of
 
 log = logging.getLogger("concertino")
 
@@ -95,7 +95,7 @@ class EventSource(Response):
         del self.headers["content-length"]
         self._frames = frames
         state: ServerState | None = state_of(request)
-        self._closing = asyncio.Event() if state is None else state.closing
+        self._closing = Closing() if state is None else state.closing
         self._counted = nullcontext() if state is None else state.rates.stream(request.state.scope)
         self._seconds = seconds
         self._sent = 0
@@ -112,27 +112,31 @@ class EventSource(Response):
 
     async def _until_first(self, receive: Receive, send: Send) -> bool:
         """Send frames until one of the three ends. Return whether the client is still there."""
-        watchers = (self._forward(send), _left(receive), self._closing.wait())
+        watchers = (self._forward(send), _left(receive), self._keep_alive(send))
         forward, left, _ = tasks = [asyncio.create_task(each) for each in watchers]
-        loop = asyncio.get_running_loop()
-        end = loop.time() + self._seconds
+        closing = self._closing.future()
         try:
-            while True:
-                before, seconds = self._sent, min(KEEP_ALIVE, end - loop.time())
-                done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-                if done or loop.time() >= end:
-                    break
-                if self._sent == before:
-                    await send({"type": "http.response.body", "body": b": keep-alive\n\n", "more_body": True})
+            done, _ = await asyncio.wait([*tasks, closing], return_when=asyncio.FIRST_COMPLETED)
             if self._closing.is_set() and left not in done:
                 done, _ = await asyncio.wait([forward, left], timeout=FLUSH, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            closing.cancel()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        if forward in done:
-            forward.result()
+        for each in done:
+            each.result()  # raises what has ended it
         return left not in done
+
+    async def _keep_alive(self, send: Send) -> None:
+        """Send a comment after each pause, until the time of the stream is over: all that an idle stream costs."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._seconds
+        while (left := end - loop.time()) > 0:
+            before = self._sent
+            await asyncio.sleep(min(KEEP_ALIVE, left))
+            if self._sent == before and left > KEEP_ALIVE:
+                await send({"type": "http.response.body", "body": b": keep-alive\n\n", "more_body": True})
 
     async def _forward(self, send: Send) -> None:
         async for each in self._frames:

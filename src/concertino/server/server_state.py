@@ -21,6 +21,35 @@ def state_of(request: Request) -> ServerState | None:
     return getattr(request.app.state, "server", None)
 
 
+class Closing:
+    """Whether streams are to end. Each has a future of its own: an `asyncio.Event` would take a task for each."""
+
+    def __init__(self) -> None:
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        """Return whether streams are to end."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Let streams end."""
+        self._is_set = True
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def future(self) -> asyncio.Future[None]:
+        """Return a future that is done when streams are to end; cancel it when that no longer matters."""
+        future = asyncio.get_running_loop().create_future()
+        if self._is_set:
+            future.set_result(None)
+        else:
+            self._waiting.add(future)
+            future.add_done_callback(self._waiting.discard)
+        return future
+
+
 class ServerState:
     """The values that the endpoints of an application share."""
 
@@ -38,7 +67,7 @@ class ServerState:
         self.rates = rates
         self.draining = False
         """Whether new work is refused, because the process is about to end."""
-        self.closing = asyncio.Event()
+        self.closing = Closing()
         """Set when streams end."""
 
     def check_open(self) -> None:

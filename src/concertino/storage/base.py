@@ -238,11 +238,12 @@ class OperationStore(Protocol):
 class EventStore(Protocol):
     """Keeps a log of numbered events for each tree, for readers in any process."""
 
-    def add_events(self, batch: EventBatch) -> Awaitable[None]:
-        """Append *batch* to its log, as a whole or not at all.
+    def add_events(self, batches: Sequence[EventBatch]) -> Awaitable[Sequence[BaseException | None]]:
+        """Append each batch to its log, as a whole or not at all. Return their errors, or None, in the same order.
 
-        The batch is queued before this returns: whatever is written to the store later is stored together with it or
-        after it. Raises `StaleClaimError` if another process has claimed the tree or the log is closed.
+        The batches are queued before this returns: whatever is written to the store later is stored together with them
+        or after them. The error is a `StaleClaimError` if another process has claimed the tree or the log is closed.
+        Raises `StorageError` if the store is closed.
         """
         ...
 

@@ -71,7 +71,7 @@ async def fill(store: PostgresStore, scope: Scope, secret: str) -> Tree:
     await store.resolve(OPERATOR, asked.key, result_of(secret, arguments=secret))
     await store.send(OPERATOR, run, "steer", secret)
     row = EventRow(run_id=run, entry=1, items=[[0, {"type": "x", "text": secret}]])
-    await store.add_events(EventBatch(claim=tree.claim, first=1, last=1, rows=[row]))
+    assert await store.add_events([EventBatch(claim=tree.claim, first=1, last=1, rows=[row])]) == [None]
     await store.set_title(scope, f"c-{number}", secret)
     await store.remember(scope, f"{secret} likes tea")
     later = Schedule(id=f"s-{number}", tenant=scope.tenant, user=scope.user, agent="a", input={"message": secret})

@@ -26,8 +26,6 @@ from .data_policy import (
     tool_name,
 )
 
-_WITH_OTHER_RULES = (events.RunEnded, events.ToolDone)
-"""Events that may not be shown whole under a policy that keeps everything."""
 _STEP = ("id", "name", "icon", "ended")  # the structure of a progress step
 
 
@@ -38,8 +36,6 @@ def observed_event(policy: DataPolicy, event: events.RunEvent) -> events.RunEven
     tool was called, but not with which arguments. Structured data and progress are shown unchanged or not at all.
     Deltas of hashed or dropped content are hidden.
     """
-    if policy.keeps_everything and type(event) not in _WITH_OTHER_RULES:
-        return event  # most events, several for each step
     return event if _is_shown_whole(policy, event) else _filtered_event(_stricter(policy), event)
 
 

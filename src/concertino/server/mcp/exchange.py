@@ -14,7 +14,7 @@ from starlette.types import Scope as Connection
 
 from ..event_source import FLUSH
 from ..protocols.http import counted, scope_of
-from ..server_state import state_of
+from ..server_state import Closing, state_of
 
 
 class Exchange(Response):
@@ -28,7 +28,7 @@ class Exchange(Response):
         self._request = request
         self._sessions = sessions
         state = state_of(request)
-        self._closing = asyncio.Event() if state is None else state.closing
+        self._closing = Closing() if state is None else state.closing
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Answer the request. Raises `HTTPException` with status 429 if too many streams are open."""
@@ -36,7 +36,7 @@ class Exchange(Response):
         connection = {**scope, "user": AuthenticatedUser(owner)}
         with counted(self._request):
             answering = asyncio.create_task(self._sessions.handle_request(connection, receive, send))
-            closing = asyncio.create_task(self._closing.wait())
+            closing = self._closing.future()
             try:
                 await asyncio.wait([answering, closing], return_when=asyncio.FIRST_COMPLETED)
                 # By now all runs are parked, and their calls are answered at once. The stream of a session never ends.

@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from itertools import count
@@ -95,9 +95,9 @@ class PooledConnection:
         """Return the result of *write* after its commit. Raises `StorageError` as `run` does."""
         return await self._submit(write, write.tree)  # type: ignore[no-any-return]
 
-    def submit(self, write: Write[T]) -> asyncio.Future[T]:
-        """Queue *write*, and return its result as a future."""
-        return self._submit(write, write.tree)
+    def submit(self, writes: Sequence[Write[None]]) -> asyncio.Future[list[BaseException | None]]:
+        """Queue *writes*, and return their errors as a future."""
+        return asyncio.gather(*[self._submit(write, write.tree) for write in writes], return_exceptions=True)
 
     async def close(self) -> None:
         """Finish pending work, then close the connections. Closing twice is allowed."""

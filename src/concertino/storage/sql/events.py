@@ -28,10 +28,13 @@ class AddingEvents(Write[None]):
     def __init__(self, batch: EventBatch) -> None:
         self.batch = batch
         self.tree = batch.claim.root_id
-        self.bodies = [_body(row.items) for row in batch.rows]
-        self.replaced = [(encode_json(items) if items else "", number) for number, items in batch.replaced]
+        self.bodies: list[str] = []
         self.is_plain = not (batch.completed or batch.dropped or batch.replaced or batch.withheld or batch.ends)
-        """Whether the batch only adds rows, as most do."""
+        """Whether the batch only adds rows without media, as most do."""
+        for row in batch.rows:
+            self.bodies.append(_body(row.items))
+            self.is_plain = self.is_plain and not row.contents
+        self.replaced = [(encode_json(items) if items else "", number) for number, items in batch.replaced]
 
     def work(self, connection: Session) -> None:
         """Advance the log, if the claim allows it, and write the rows."""

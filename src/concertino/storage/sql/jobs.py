@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from itertools import groupby
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import Any
 
@@ -15,15 +15,24 @@ Outcome = tuple[Any, BaseException | None]
 
 
 class Job:
-    """A call that waits for the connection."""
+    """A call, a write, or several writes of one caller that wait for the connection."""
 
-    __slots__ = ("future", "loop", "outcome", "work")
+    __slots__ = ("future", "loop", "outcome", "work", "writes")
 
-    def __init__(self, work: Callable[[], Any] | Write[Any]) -> None:
+    def __init__(self, work: Callable[[], Any] | Write[Any] | Sequence[Write[Any]]) -> None:
         self.work = work
+        self.writes: Sequence[Write[Any]] = (work,) if isinstance(work, Write) else () if callable(work) else work
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
         self.outcome: Outcome = (None, None)
+
+
+def set_outcomes(jobs: Iterable[Job], outcomes: Iterable[Outcome]) -> None:
+    """Give *jobs* the outcomes of their writes; the result of several is their errors."""
+    found = iter(outcomes)
+    for job in jobs:
+        own = list(islice(found, len(job.writes)))
+        job.outcome = own[0] if isinstance(job.work, Write) else ([error for _, error in own], None)
 
 
 def deliver(jobs: list[Job]) -> None:

@@ -197,8 +197,11 @@ class StoreConnection(Protocol):
         """Return the result of *write* after its commit. Raises `StorageError` as `run` does."""
         ...
 
-    def submit(self, write: Write[T]) -> asyncio.Future[T]:
-        """Queue *write* ahead of all later work, and return its result as a future. Raises `StorageError` if closed."""
+    def submit(self, writes: Sequence[Write[None]]) -> asyncio.Future[list[BaseException | None]]:
+        """Queue *writes* ahead of all later work, and return their errors as a future; None: it is done.
+
+        Raises `StorageError` if closed.
+        """
         ...
 
     async def close(self) -> None:

@@ -307,9 +307,9 @@ class SqlStore(SqlApprovalRules, SqlConversations, SqlSchedules, SqlSecrets, Sql
         """Replace an unknown or estimated usage record by the provider's bill."""
         await self._connection.write(WriteCall(budgets.settle_usage, scope, record))
 
-    def add_events(self, batch: EventBatch) -> Awaitable[None]:
-        """Append *batch* to the log of its tree, ahead of all later writes."""
-        return self._connection.submit(events.AddingEvents(batch))
+    def add_events(self, batches: Sequence[EventBatch]) -> Awaitable[Sequence[BaseException | None]]:
+        """Append each batch to the log of its tree, ahead of all later writes, and return their errors."""
+        return self._connection.submit([events.AddingEvents(batch) for batch in batches])
 
     async def end_events(self, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
         """Close the log of a root that ended without a process."""

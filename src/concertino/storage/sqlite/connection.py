@@ -14,16 +14,19 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from ...errors import StorageError
 from ...scope import OPERATOR, AnyScope
 from ..process import is_dead
-from ..sql.jobs import Job, Outcome, deliver, set_futures
+from ..sql.events import AddingEvents
+from ..sql.jobs import Job, Outcome, deliver, set_futures, set_outcomes
 from ..sql.session import Write
 from .errors import explain
+from .plain_events import add_plain, is_plain
 from .statements import queries
 from .watermark import Watermark
 
@@ -134,9 +137,18 @@ def _commit(connection: SqliteSession, write: Write[T]) -> T:
 
 def _do_all(connection: SqliteSession, writes: Sequence[Write[Any]], _path: Path) -> list[Outcome]:
     try:
-        return [(write.work(connection), None) for write in writes]
+        if len(writes) == 1:
+            return [(writes[0].work(connection), None)]
+        results: list[Any] = []
+        for plain, group in groupby(writes, is_plain):
+            if plain:
+                add_plain(connection, several := cast("list[AddingEvents]", list(group)))
+                results += [None] * len(several)
+            else:
+                results += [write.work(connection) for write in group]
     except BaseException as error:
         raise _FailedError from error
+    return [(result, None) for result in results]
 
 
 def _do_in_savepoints(connection: SqliteSession, writes: Sequence[Write[Any]], path: Path) -> list[Outcome]:
@@ -219,16 +231,16 @@ class ThreadConnection:
         """Return the result of *write* after its commit. Raises `StorageError` as `run` does."""
         return await self._submit(write)  # type: ignore[no-any-return]
 
-    def submit(self, write: Write[T]) -> asyncio.Future[T]:
-        """Queue *write*, and return its result as a future."""
-        return self._submit(write)
+    def submit(self, writes: Sequence[Write[None]]) -> asyncio.Future[list[BaseException | None]]:
+        """Queue *writes*, and return their errors as a future."""
+        return self._submit(writes)
 
     async def close(self) -> None:
         """Finish pending work, then close the connection. Closing twice is allowed."""
         self._begin_closing()
         await asyncio.shield(asyncio.wrap_future(self._closed))
 
-    def _submit(self, work: Callable[[], Any] | Write[Any]) -> asyncio.Future[Any]:
+    def _submit(self, work: Callable[[], Any] | Write[Any] | Sequence[Write[Any]]) -> asyncio.Future[Any]:
         job = Job(work)
         with self._lock:
             if self._closing:
@@ -263,9 +275,9 @@ class ThreadConnection:
         taken: list[Job | None] = []
         while (job := taken.pop() if taken else self._jobs.get()) is not None:
             jobs = [job]
-            while isinstance(job.work, Write) and not taken and len(jobs) < MAX_BATCH and not self._jobs.empty():
+            while job.writes and not taken and len(jobs) < MAX_BATCH and not self._jobs.empty():
                 following = self._jobs.get()
-                if following is not None and isinstance(following.work, Write):
+                if following is not None and following.writes:
                     jobs.append(following)
                 else:
                     taken.append(following)
@@ -273,16 +285,16 @@ class ThreadConnection:
             del job, jobs
 
     def _do(self, jobs: list[Job]) -> None:
-        """Do the work of *jobs*, which is one call or one or several writes, and set its outcomes."""
+        """Do the work of *jobs*, which is one call or writes of one or several jobs, and set its outcomes."""
         first = jobs[0]
-        if not isinstance(first.work, Write):
+        if callable(first.work):
             first.outcome = _outcome(self.path, first.work)
-        elif len(jobs) == 1:
+        elif len(jobs) == 1 and isinstance(first.work, Write):
             first.outcome = _outcome(self.path, self._write, first.work)
         else:
-            outcomes, error = _outcome(self.path, self._write_together, [job.work for job in jobs])
-            for job, outcome in zip(jobs, outcomes or [(None, error)] * len(jobs), strict=True):
-                job.outcome = outcome
+            writes = [write for job in jobs for write in job.writes]
+            outcomes, error = _outcome(self.path, self._write_together, writes)
+            set_outcomes(jobs, outcomes or [(None, error)] * len(writes))
 
     def _write(self, write: Write[T]) -> T:
         result = _commit(self._opened(), write)
@@ -335,9 +347,9 @@ class InlineConnection:
         """Return the result of *write*. Raises `StorageError` as `run` does."""
         return self._result(_commit, write)  # type: ignore[no-any-return]
 
-    def submit(self, write: Write[T]) -> asyncio.Future[T]:
-        """Queue *write* for the end of this pass, and return its result as a future."""
-        job = Job(write)
+    def submit(self, writes: Sequence[Write[None]]) -> asyncio.Future[list[BaseException | None]]:
+        """Queue *writes* for the end of this pass, and return their errors as a future."""
+        job = Job(writes)
         with self._lock:
             if not self._jobs:
                 job.loop.call_soon(self._do_jobs)
@@ -348,11 +360,8 @@ class InlineConnection:
         """Do the submitted writes."""
         with self._lock:
             jobs, self._jobs = self._jobs, []
-            for at in range(0, len(jobs), MAX_BATCH):
-                batch = jobs[at : at + MAX_BATCH]
-                outcomes = _commit_together(self._opened(), [job.work for job in batch], IN_MEMORY)  # type: ignore[misc]  # writes only
-                for job, outcome in zip(batch, outcomes, strict=True):
-                    job.outcome = outcome
+            writes = [write for job in jobs for write in job.writes]
+            set_outcomes(jobs, _commit_together(self._opened(), writes, IN_MEMORY))
         here = asyncio.get_running_loop()
         set_futures([job for job in jobs if job.loop is here])
         deliver([job for job in jobs if job.loop is not here])
