@@ -45,7 +45,7 @@ from concertino.token_engine import TokenEngine
 from concertino.usage import Tokens
 
 MODELS = {"A": "anthropic:claude-sonnet-4-5", "O": "openai:gpt-5", "G": "google:gemini-3-pro"}
-"""By letter: a provider with cache breakpoints, one that caches any prefix, and one with a larger least prefix."""
+"""By letter: a provider with cache breakpoints, and two that cache any prefix."""
 
 
 def rule_of(spec: str) -> CacheRule:

@@ -71,10 +71,10 @@ class Cache:
             state, total = hash((state, what)), total + tokens
             states.append(state)
             sums.append(total)
-        hit = self._found(states, sums, marks, now)
+        hit, minimum = self._found(states, sums, marks, now), self._minimum
         at = sorted(marks) if rule.breakpoints and marks is not None else range(len(states))
         for place in at:
-            if sums[place] >= rule.minimum:
+            if sums[place] >= minimum:
                 self.live[states[place]] = now
         written = (sums[max(at)] if at else 0) if rule.breakpoints else total
         self.cost += rule.read * hit + rule.write * max(written - hit, 0) + (total - max(written, hit))
@@ -88,9 +88,14 @@ class Cache:
         for place in places:
             if now - self.live.get(states[place], -1e18) <= rule.seconds:
                 self.live[states[place]] = now
-                found = sums[place] // rule.step * rule.step
-                return found if found >= rule.minimum else 0
+                found = sums[place] if rule.breakpoints else sums[place] // 128 * 128
+                return found if found >= self._minimum else 0
         return 0
+
+    @property
+    def _minimum(self) -> int:
+        """Return the tokens of the shortest prefix that is cached: of Claude Sonnet, or the longest of the others."""
+        return 1_024 if self.rule.breakpoints else 4_096
 
 
 @dataclass

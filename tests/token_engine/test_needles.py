@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from benchmarks.context import MODELS, drive, rule_of
 from benchmarks.context_conversations import DATA, Conversation, conversation, drawn, joined, recorded
+from benchmarks.context_goals import Case
+from benchmarks.context_goals import figures as figures_of
 from benchmarks.context_policies import Codex, Figures, Policy, Sizes, simulate
 
 from concertino import Retention
@@ -49,6 +51,14 @@ async def test_no_published_policy_is_cheaper_and_shows_more(window: int) -> Non
 async def test_the_summarizer_reads_little_more_than_the_history(window: int, most: float) -> None:
     found, _ = await figures(LONG, window)
     assert found.summary_input <= most * sum(map(SIZES.tokens, LONG.messages))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["drawn", "short", "logs"])
+def test_freshly_drawn_conversations_meet_the_goals(kind: str) -> None:
+    """All goals but those of the bill, which depend on where a conversation ends."""
+    for case, goal, figure, limit in figures_of(Case(41, kind, 64_000, "A")):
+        assert figure <= limit or " / " in goal, (case, goal, figure)
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="the recorded conversations are not part of a clone")
