@@ -89,6 +89,21 @@ async def test_a_run_with_a_long_history_completes() -> None:
     assert len(model.requests[0].messages) > 80
 
 
+def test_a_bill_says_nothing_of_another_conversation() -> None:
+    """Equal conversations have equal views, whatever other runs of the process were billed."""
+
+    def shown(factor: float) -> int:
+        engine = TokenEngine(EstimatingCounter(), 22_000, Retention(summaries=False), lambda: 1.0)
+        for message in history(1_000):
+            engine.append(message)
+        engine.plan({"system prompt": "Be brief. " * 30}, 2_000, "openai:m")
+        engine.fit()
+        engine.observe(Tokens(prompt=int(factor * engine.tokens)))
+        return engine.tokens
+
+    assert shown(1.9) == shown(1.0)
+
+
 @pytest.mark.parametrize("factor", [0.6, 1.0, 1.3, 2.5])
 @pytest.mark.parametrize("counter", [EstimatingCounter(), TiktokenCounter()])
 def test_a_long_message_is_truncated_to_a_share_of_the_window(factor: float, counter: TokenCounter) -> None:
