@@ -7,7 +7,7 @@ from benchmarks.context import MODELS, drive, rule_of
 from benchmarks.context_conversations import DATA, Conversation, conversation, drawn, joined, recorded
 from benchmarks.context_goals import Case
 from benchmarks.context_goals import figures as figures_of
-from benchmarks.context_policies import Cache, Codex, Figures, Policy, Sizes, part_of, simulate
+from benchmarks.context_policies import Cache, Codex, Figures, Part, Policy, Sizes, part_of, simulate
 
 from concertino import Retention
 from concertino.messages import AssistantMessage, Text, ToolCall
@@ -57,7 +57,7 @@ async def test_the_summarizer_reads_little_more_than_the_history(window: int, mo
 @pytest.mark.parametrize(("answers", "hit"), [(3, 2_500), (4, 0)])
 def test_a_breakpoint_of_the_simulated_provider_reaches_back_20_blocks(answers: int, hit: int) -> None:
     """An answer with parallel calls has a block for each."""
-    parts = [("system", 2_000, 1), ("first", 500, 1)]
+    parts: list[Part] = [("system", 2_000, 1), ("first", 500, 1)]
     cache = Cache(rule_of(MODELS["A"]))
     assert cache.bill(parts, [1], 0.0) == 0
     answer = AssistantMessage((Text("I look."), *(ToolCall(f"c{n}", "work", "{}") for n in range(5))))
