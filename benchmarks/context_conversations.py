@@ -8,6 +8,7 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -77,13 +78,19 @@ def recorded() -> dict[str, list[list[Message]]]:
         for run in _load(transcripts / "tau2-airline-claude-sonnet-4-5" / "results.json.gz")["simulations"]
     ]
     service += [_service(run["traj"]) for run in _load(transcripts / "tau-bench-airline-gpt-4o" / "runs.json.gz")]
-    with gzip.open(DATA / "corpus" / "peps.jsonl.gz", "rt") as lines:
-        pages = [json.loads(line)["text"] for line in lines]
     return {
         "coding": coding,
         "service": [_renumbered(each) for each in service],
-        "chains": [_chain(pages, seed) for seed in range(4)],
+        "chains": [_chain(_pages("peps"), seed) for seed in range(4)],
     }
+
+
+@lru_cache
+def _pages(corpus: str) -> list[str]:
+    """Return the texts of a *corpus* of documents."""
+    with gzip.open(DATA / "corpus" / f"{corpus}.jsonl.gz", "rt") as lines:
+        documents = map(json.loads, lines)
+        return [document.get("text") or document["content"] for document in documents]
 
 
 def chained(*, unseen: bool = False) -> dict[str, Conversation]:
@@ -102,6 +109,62 @@ def chained(*, unseen: bool = False) -> dict[str, Conversation]:
     return {kind: joined(kind, parts, 7 * unseen) for kind, parts in sessions.items()}
 
 
+@lru_cache(maxsize=4)
+def fresh(seed: int) -> dict[str, Conversation]:
+    """Return long conversations by kind, drawn with *seed*: other lengths, orders, excerpts, gaps and facts."""
+    chance, found = random.Random(f"long {seed}"), recorded()
+    sessions = {
+        "drawn": [drawn(chance.getrandbits(32), chance.randint(120, 300)) for _ in range(2)],
+        "short": [drawn(chance.getrandbits(32), chance.randint(30, 90)) for _ in range(8)],
+        "logs": [_logs(chance.getrandbits(32), chance.randint(80, 200)) for _ in range(2)],
+    }
+    if found:
+        sessions["coding"] = [_excerpt(chance, chance.choice(found["coding"])) for _ in range(6)]
+        sessions["service"] = chance.sample(found["service"], chance.randint(40, 75))
+        sessions["chains"] = [_chain(_pages("peps"), chance.getrandbits(32), chance.randint(60, 140))]
+        sessions["bank"] = [
+            _chain(_pages("banking"), chance.getrandbits(32), chance.randint(60, 140)) for _ in range(2)
+        ]
+    return {kind: joined(kind, parts, chance.getrandbits(32)) for kind, parts in sessions.items()}
+
+
+@lru_cache(maxsize=4)
+def fresh_natural(seed: int) -> dict[str, Conversation]:
+    """Return conversations of natural length, drawn with *seed*."""
+    chance, found = random.Random(f"natural {seed}"), recorded()
+    sessions = {f"drawn {n}": drawn(chance.getrandbits(32), chance.randint(10, 200)) for n in range(6)}
+    sessions |= {f"logs {n}": _logs(chance.getrandbits(32), chance.randint(10, 100)) for n in range(3)}
+    for n in range(4 if found else 0):
+        sessions[f"coding {n}"] = _excerpt(chance, chance.choice(found["coding"]))
+        sessions[f"service {n}"] = chance.choice(found["service"])
+        for kind in ("peps", "banking"):
+            sessions[f"{kind} {n}"] = _chain(_pages(kind), chance.getrandbits(32), chance.randint(10, 80))
+    return {kind: conversation(kind, part, chance.getrandbits(32)) for kind, part in sessions.items()}
+
+
+def _excerpt(chance: random.Random, messages: Sequence[Message]) -> list[Message]:
+    """Return the first messages of a tool loop, and a part of the rest that begins with an answer."""
+    answers = [index for index, message in enumerate(messages) if message.role == "assistant"]
+    start = answers[int(chance.random() ** 2 * len(answers) / 2)]
+    end = answers[chance.randint(2 * len(answers) // 3, len(answers) - 1)]
+    return _renumbered([*messages[: answers[0]], *messages[start:end], AssistantMessage((Text("Done."),))])
+
+
+def _logs(seed: int, steps: int) -> list[Message]:
+    """Return a random tool loop with results full of numbers, ids and paths."""
+    chance = random.Random(seed)
+
+    def result() -> str:
+        lines = min(max(int(chance.lognormvariate(3, 1)), 1), 300)
+        return "\n".join(
+            f"2026-11-{chance.randint(1, 30):02} {chance.choice(('INFO', 'WARN'))} /srv/{chance.getrandbits(64):x}.py:"
+            f"{chance.randint(1, 999)} took={chance.random():.4f}s id={chance.getrandbits(48)}"
+            for _ in range(lines)
+        )
+
+    return _loop(chance, steps, lambda middle: result()[: 5 * middle], result)
+
+
 def drawn(seed: int, steps: int = 240) -> list[Message]:
     """Return a random tool loop with parallel calls and occasional messages of the user."""
     chance = random.Random(seed)
@@ -115,7 +178,7 @@ def drawn(seed: int, steps: int = 240) -> list[Message]:
     return _loop(chance, steps, words, lambda: words(250))
 
 
-def _chain(pages: Sequence[str], seed: int) -> list[Message]:
+def _chain(pages: Sequence[str], seed: int, steps: int = 90) -> list[Message]:
     """Return a research loop that reads long excerpts, often several at once."""
     chance = random.Random(seed)
 
@@ -124,7 +187,7 @@ def _chain(pages: Sequence[str], seed: int) -> list[Message]:
         start, size = chance.randrange(max(len(text) - 2_000, 1)), int(chance.lognormvariate(8, 1))
         return text[start : start + min(size, 24_000)] or "-"
 
-    return _loop(chance, 90, lambda middle: page()[: 5 * middle], page)
+    return _loop(chance, steps, lambda middle: page()[: 5 * middle], page)
 
 
 def _loop(chance: random.Random, steps: int, words: Callable[[int], str], result: Callable[[], str]) -> list[Message]:

@@ -47,7 +47,7 @@ SETTLED = 50
 def errors(messages: list[dict[str, Any]]) -> Iterator[float]:
     """Yield the relative error of each request's size, estimated before it was sent."""
     counter = EstimatingCounter()
-    view, window = View(measure_with(counter)), Window(counter, 200_000, Retention(), {})
+    view, window = View(measure_with(counter)), Window(counter, 200_000, Retention())
     for said in messages:
         used = ((said.get("extra") or {}).get("response") or {}).get("usage") or {}
         if said["role"] == "assistant" and used.get("prompt_tokens"):

@@ -6,12 +6,12 @@ breakpoints, entries end at breakpoints only, and each breakpoint looks back a n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.context_conversations import FACT, Conversation
 from concertino.cache_rules import CacheRule
-from concertino.messages import Message, UserMessage
+from concertino.messages import AssistantMessage, Message, UserMessage
 from concertino.providers.openai import TiktokenCounter
 from concertino.token_engine.counting.sizes import FRAME, message_text
 
@@ -23,7 +23,8 @@ REACH = 20
 """Blocks before a breakpoint in which Anthropic looks for an entry ("Prompt caching")."""
 RECORD = "[Record of the conversation]"
 """The beginning of a published policy's summary."""
-Places = tuple[int, int, int, int]
+Part = tuple[object, int, int]
+"""A part of a request: its content, tokens and content blocks."""
 
 
 class Sizes:
@@ -60,37 +61,56 @@ class Cache:
     live: dict[int, float] = field(default_factory=dict)
     cost: float = 0.0
 
-    def bill(self, blocks: Sequence[tuple[object, int]], marks: Iterable[int] | None, now: float) -> int:
-        """Charge a request of *blocks* (content, tokens); return the tokens read from the cache.
+    def bill(self, parts: Sequence[Part], marks: Iterable[int] | None, now: float) -> int:
+        """Charge a request of *parts*; return the tokens read from the cache.
 
         *marks*: positions of cache breakpoints, for a provider that uses them.
         """
         rule, total, state = self.rule, 0, 0
         states, sums = [], []
-        for what, tokens in blocks:
+        for what, tokens, _ in parts:
             state, total = hash((state, what)), total + tokens
             states.append(state)
             sums.append(total)
-        hit = self._found(states, sums, marks, now)
+        places: Iterable[int] = range(len(states) - 1, -1, -1)
+        if rule.breakpoints:
+            places = [place for mark in sorted(marks or (), reverse=True) for place in _reached(parts, mark)]
+        hit, minimum = self._found(states, sums, places, now), self._minimum
         at = sorted(marks) if rule.breakpoints and marks is not None else range(len(states))
         for place in at:
-            if sums[place] >= rule.minimum:
+            if sums[place] >= minimum:
                 self.live[states[place]] = now
         written = (sums[max(at)] if at else 0) if rule.breakpoints else total
         self.cost += rule.read * hit + rule.write * max(written - hit, 0) + (total - max(written, hit))
         return hit
 
-    def _found(self, states: list[int], sums: list[int], marks: Iterable[int] | None, now: float) -> int:
+    def _found(self, states: list[int], sums: list[int], places: Iterable[int], now: float) -> int:
         rule = self.rule
-        places: Iterable[int] = range(len(states) - 1, -1, -1)
-        if rule.breakpoints:
-            places = (p for mark in sorted(marks or (), reverse=True) for p in range(mark, max(mark - REACH, -1), -1))
         for place in places:
             if now - self.live.get(states[place], -1e18) <= rule.seconds:
                 self.live[states[place]] = now
-                found = sums[place] // rule.step * rule.step
-                return found if found >= rule.minimum else 0
+                found = sums[place] if rule.breakpoints else sums[place] // 128 * 128
+                return found if found >= self._minimum else 0
         return 0
+
+    @property
+    def _minimum(self) -> int:
+        """Return the tokens of the shortest prefix that is cached: of Claude Sonnet, or the longest of the others."""
+        return 1_024 if self.rule.breakpoints else 4_096
+
+
+def _reached(parts: Sequence[Part], mark: int) -> Iterator[int]:
+    """Yield the places, back from *mark*, at which a provider looks for an entry."""
+    left = REACH
+    while mark >= 0 and left > 0:
+        yield mark
+        left -= parts[mark][2]
+        mark -= 1
+
+
+def part_of(what: object, message: Message, sizes: Sizes) -> Part:
+    """Return *message* as a part of a request, known as *what*: an answer has a block for each text and call."""
+    return what, sizes.tokens(message), len(message.parts) if isinstance(message, AssistantMessage) else 1
 
 
 @dataclass
@@ -288,7 +308,7 @@ def simulate(conversation: Conversation, policy: Policy, rule: CacheRule, system
                 cost = cache.cost
                 size = system + sum(map(sizes.tokens, read if policy.cached_summary else gone))
                 if policy.cached_summary:
-                    cache.bill(_blocks(read, sizes, system), (0, len(read)), now)
+                    cache.bill(_parts(read, sizes, system), (0, len(read)), now)
                 else:
                     cache.cost += size
                 figures.summary_input += size
@@ -300,10 +320,10 @@ def simulate(conversation: Conversation, policy: Policy, rule: CacheRule, system
                 last = 0
                 if len(gone) < 2:
                     break
-            blocks = _blocks(view, sizes, system)
-            cache.bill(blocks, sorted({0, min(last, len(view)), len(view)}), now)
+            parts = _parts(view, sizes, system)
+            cache.bill(parts, sorted({0, min(last, len(view)), len(view)}), now)
             last = len(view)
-            figures.most = max(figures.most, sum(tokens for _, tokens in blocks))
+            figures.most = max(figures.most, sum(tokens for _, tokens, _ in parts))
             if figures.requests % EVERY == 0:
                 figures.look(conversation, index, view, sizes)
             figures.requests += 1
@@ -312,5 +332,5 @@ def simulate(conversation: Conversation, policy: Policy, rule: CacheRule, system
     return figures
 
 
-def _blocks(view: Sequence[Message], sizes: Sizes, system: int) -> list[tuple[object, int]]:
-    return [("system", system), *((id(message), sizes.tokens(message)) for message in view)]
+def _parts(view: Sequence[Message], sizes: Sizes, system: int) -> list[Part]:
+    return [("system", system, 1), *(part_of(id(message), message, sizes) for message in view)]

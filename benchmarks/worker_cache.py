@@ -56,9 +56,9 @@ async def measure(provider: str, name: str) -> float:
     cache, counter = Cache(cache_rule(provider, name)), EstimatingCounter()
     hit = sent = 0
     for number, request in enumerate(each for each in model.requests if each.output_schema is not None):
-        parts = blocks(request, counter)
+        parts = [(what, tokens, 1) for what, tokens in blocks(request, counter)]
         hit += cache.bill(parts, marks(request), 20.0 * number)
-        sent += sum(tokens for _, tokens in parts)
+        sent += sum(tokens for _, tokens, _ in parts)
     return hit / sent
 
 

@@ -106,9 +106,3 @@ def data() -> Path:
             pytest.fail(f"recorded data is missing: {DATA}")
         pytest.skip("needs recorded data that is not part of the repository (../shared/data)")
     return DATA
-
-
-@pytest.fixture(autouse=True)
-def learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget how many tokens models billed in earlier tests: a process learns it, and estimates better."""
-    monkeypatch.setattr("concertino.token_engine.token_engine._SHARED", {})

@@ -29,40 +29,29 @@ class CacheRule:
     """Lifetime of a cache entry after its last use."""
     breakpoints: bool = False
     """True if entries end only at a cache breakpoint in the request; False if they end anywhere."""
-    minimum: int = 1_024
-    """Tokens of the shortest prefix that is cached."""
-    step: int = 1
-    """Entries end at a multiple of this number of tokens."""
 
 
 _UNKNOWN = CacheRule(read=0.25, write=1.0, output=4.0)  # cautious figures
-
-
-def _claude(minimum: int) -> CacheRule:
-    return CacheRule(read=0.1, write=1.25, breakpoints=True, minimum=minimum)
+_CLAUDE = CacheRule(read=0.1, write=1.25, breakpoints=True)
 
 
 def _gpt(read: float, output: float) -> CacheRule:
-    return CacheRule(read=read, write=1.0, seconds=600.0, step=128, output=output)
+    return CacheRule(read=read, write=1.0, seconds=600.0, output=output)
 
 
 # As of November 2026: platform.claude.com/docs (Prompt caching), developers.openai.com/api/docs/guides/prompt-caching,
 # ai.google.dev/gemini-api/docs/caching and /pricing, api-docs.deepseek.com (Context caching and pricing).
 _RULES: tuple[tuple[str, str, CacheRule], ...] = (
     ("demo", r"", CacheRule(read=0.0, write=0.0, output=0.0)),
-    ("anthropic", r"claude-(opus-5|fable)", _claude(512)),
-    ("anthropic", r"claude-(opus-4-[56]|haiku-4-5)", _claude(4_096)),
-    ("anthropic", r"claude-(3-5-haiku|3-haiku|haiku)", _claude(2_048)),
-    ("anthropic", r"", _claude(1_024)),
+    ("anthropic", r"", _CLAUDE),
     ("openai", SINCE_GPT_5_6, CacheRule(read=0.1, write=1.25, output=8.0, seconds=1_800.0, breakpoints=True)),
     ("openai", r"gpt-5", _gpt(0.1, 8.0)),
     ("openai", r"(gpt-4\.1|o3|o4)", _gpt(0.25, 4.0)),
     ("openai", r"", _gpt(0.5, 4.0)),
-    ("google", r"gemini-2\.0", CacheRule(read=0.25, write=1.0, minimum=4_096, output=4.0)),
-    ("google", r"gemini-2\.5-flash", CacheRule(read=0.1, write=1.0, output=8.0)),
-    ("google", r"", CacheRule(read=0.1, write=1.0, minimum=4_096, output=8.0)),
-    ("openrouter", r"claude", _claude(1_024)),
-    ("deepseek", r"", CacheRule(read=0.1, write=1.0, output=2.0, seconds=3_600.0, step=64, minimum=64)),
+    ("google", r"gemini-2\.0", CacheRule(read=0.25, write=1.0, output=4.0)),
+    ("google", r"", CacheRule(read=0.1, write=1.0, output=8.0)),
+    ("openrouter", r"claude", _CLAUDE),
+    ("deepseek", r"", CacheRule(read=0.1, write=1.0, output=2.0, seconds=3_600.0)),
 )
 
 _PRESERVED = (

@@ -86,7 +86,7 @@ class ContextReport:
 
     @property
     def untrimmed_cached(self) -> int:
-        """Return the part of `untrimmed_prompt` that a cache with the documented lifetime would have served."""
+        """Return the part of `untrimmed_prompt` that an ideal cache would have served, without edits `cached`."""
         return self._sum(4)
 
     def _sum(self, column: int) -> int:

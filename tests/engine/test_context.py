@@ -358,7 +358,7 @@ class Caching(ScriptedModel):
     async def stream(self, request: ModelRequest) -> Any:
         async for event in super().stream(request):
             if isinstance(event, Reply):
-                size = sum(len(str(m)) // 4 for m in request.messages) + 3_000
+                size = sum(len(str(m)) // 4 for m in request.messages) + 5_000
                 cached = self.last if self.holds else 0
                 self.last = size
                 yield Reply(event.message, Tokens(prompt=size, cached=cached, completion=5))
@@ -388,7 +388,7 @@ async def test_the_content_index_never_goes_back(play: Play) -> None:
             return request
 
     model = Caching(*looks(12), "done")
-    seen: Seen = await play(model, Forgets(), tools=[look], **within(6_000))
+    seen: Seen = await play(model, Forgets(), tools=[look], **within(9_000))
     assert seen.of(CacheMiss)
     assert seen.of(ContextEdited)
     numbers = [event.index for event in seen.events]

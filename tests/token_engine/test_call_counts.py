@@ -97,7 +97,7 @@ def test_a_run_of_one_request_counts_nothing_and_makes_few_calls() -> None:
         engine.view()
         engine.observe(Tokens(prompt=30))
         engine.append(AssistantMessage((Text("Half past ten."),)))
-        engine.folded(engine.state())
+        engine.state()
 
     work()
     assert python_calls(work) <= 70
@@ -117,7 +117,7 @@ def test_appending_a_call_and_its_result_makes_few_calls(messages: int) -> None:
 
 
 @pytest.mark.parametrize("messages", [50, 5_000])
-def test_continuing_a_folded_conversation_makes_few_calls(messages: int) -> None:
+def test_continuing_a_conversation_makes_few_calls(messages: int) -> None:
     counter = EstimatingCounter()
     engine = TokenEngine(counter, 4_000_000, PATIENT, clock=lambda: 1.0)
     engine.start(conversation(messages))
@@ -125,12 +125,11 @@ def test_continuing_a_folded_conversation_makes_few_calls(messages: int) -> None
     engine.fit()
     engine.view()
     state = engine.state()
-    folded = engine.folded(state)
     record = [*engine.record(), *step(9_999)]
     following = TokenEngine(counter, 4_000_000, PATIENT, clock=lambda: 1.0)
 
     def work() -> None:
-        assert following.start(record, state, folded=folded)
+        assert following.start(record, state, last=engine)
         following.plan(FIXED, 4_000, "openai:gpt-5")
 
     assert python_calls(work) <= 111

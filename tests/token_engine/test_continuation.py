@@ -12,7 +12,6 @@ from concertino.context_state import ContextState
 from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolMessage, UserMessage
 from concertino.token_engine import (
     EstimatingCounter,
-    FoldedConversation,
     Retention,
     Summarize,
     TokenEngine,
@@ -56,32 +55,31 @@ def run(engine: TokenEngine, first: int, steps: int) -> None:
             engine.append(message)
 
 
-def finished(counter: EstimatingCounter, steps: int = 20) -> tuple[TokenEngine, ContextState, FoldedConversation]:
+def finished(counter: EstimatingCounter, steps: int = 20) -> tuple[TokenEngine, ContextState]:
     engine = TokenEngine(counter, 60_000, FRUGAL, clock=lambda: 1.0)
     run(engine, 0, steps)
     assert engine.tokens  # all messages are counted
-    state = engine.state()
-    return engine, state, engine.folded(state)
+    return engine, engine.state()
 
 
 def started(
     counter: EstimatingCounter,
     messages: Sequence[Message],
     state: ContextState | None,
-    folded: FoldedConversation | None = None,
+    last: TokenEngine | None = None,
     retention: Retention = FRUGAL,
 ) -> TokenEngine:
     engine = TokenEngine(counter, 60_000, retention, clock=lambda: 1.0)
-    assert engine.start(messages, state, folded=folded)
+    assert engine.start(messages, state, last=last)
     return engine
 
 
-def test_a_folded_conversation_gives_the_same_view_as_its_state() -> None:
+def test_a_continued_engine_gives_the_same_view_as_its_state() -> None:
     counter = CountingCounter()
-    last, state, folded = finished(counter)
-    record = list(last.record())
-    by_state, by_fold = started(counter, record, state), started(counter, record, state, folded)
-    assert list(by_state.preview()) == list(by_fold.preview()) == list(last.preview())
+    last, state = finished(counter)
+    record, shown = list(last.record()), list(last.preview())
+    by_state, by_fold = started(counter, record, state), started(counter, record, state, last)
+    assert list(by_state.preview()) == list(by_fold.preview()) == shown
     assert by_state.tokens == by_fold.tokens
     for engine in (by_state, by_fold):
         run(engine, 20, 20)
@@ -91,53 +89,51 @@ def test_a_folded_conversation_gives_the_same_view_as_its_state() -> None:
     assert by_state.report == by_fold.report
 
 
-def test_only_new_messages_are_counted_and_read_after_a_folded_conversation() -> None:
+def test_only_new_messages_are_counted_and_read_by_the_next_run() -> None:
     counter = CountingCounter()
-    last, state, folded = finished(counter, 200)
+    last, state = finished(counter, 200)
     record = [*last.record(), AssistantMessage((Text("That is all I found."),))]
     counter.counted.clear()
-    engine = started(counter, record, state, folded)
+    engine = started(counter, record, state, last)
     engine.append(UserMessage("A question that is new to the counter"))
     assert engine.tokens > 0
     assert counter.counted == ["That is all I found.", "A question that is new to the counter"]
 
 
-def test_a_folded_conversation_serves_several_runs() -> None:
+def test_several_runs_continue_one_engine() -> None:
     counter = EstimatingCounter()
-    last, state, folded = finished(counter)
+    last, state = finished(counter)
     record = list(last.record())
     shown = list(last.preview())
-    first = started(counter, record, state, folded)
+    first = started(counter, record, state, last)
     run(first, 20, 20)
-    second = started(counter, record, state, folded)
+    second = started(counter, record, state, last)
     assert list(second.preview()) == shown
     assert len(second.record()) == len(record)
 
 
-def test_a_folded_conversation_is_ignored_where_it_does_not_apply() -> None:
+def test_an_engine_is_not_continued_where_it_does_not_apply() -> None:
     counter = CountingCounter()
-    last, state, folded = finished(counter)
-    record = list(last.record())
+    last, state = finished(counter)
+    record, shown = list(last.record()), list(last.preview())
     copies = [*record[:3], UserMessage("Another question"), *record[4:]]
     engine = TokenEngine(counter, 60_000, FRUGAL)
-    assert not engine.start(copies, state, folded=folded)
+    assert not engine.start(copies, state, last=last)
     assert list(engine.record()) == copies
     shorter = TokenEngine(counter, 60_000, FRUGAL)
-    assert not shorter.start(record[:9], state, folded=folded)
-    whole = TokenEngine(counter, 60_000, FRUGAL)
-    assert whole.start(record, None, folded=folded)
-    assert list(whole.preview()) == record
+    assert not shorter.start(record[:9], state, last=last)
     other = CountingCounter()
-    assert list(started(other, record, state, folded).preview()) == list(last.preview())
+    assert list(started(other, record, state, last).preview()) == shown
     assert other.counted, "another counter counts anew"
-    patient = started(counter, record, state, folded, Retention(floor=0))
-    assert list(patient.preview()) == list(last.preview())
+    patient = started(counter, record, state, last, Retention(floor=0))
+    assert list(patient.preview()) == shown
+    assert list(last.preview()) == shown
 
 
 @pytest.mark.parametrize("how", ["state", "journal"])
 def test_the_next_summary_reaches_beyond_the_earlier_ones(how: str) -> None:
     counter = EstimatingCounter()
-    last, state, _ = finished(counter)
+    last, state = finished(counter)
     summaries = [edit for edit in last.edits if isinstance(edit, Summarize)]
     assert summaries
     record = list(last.record())
@@ -186,8 +182,8 @@ def test_a_message_is_counted_once_for_the_window_and_the_journal() -> None:
 
 def test_messages_of_the_summary_stay_recallable_after_a_start() -> None:
     counter = EstimatingCounter()
-    last, state, folded = finished(counter)
-    engine = started(counter, list(last.record()), state, folded)
+    last, state = finished(counter)
+    engine = started(counter, list(last.record()), state, last)
     handle = next(edit.handle for edit in last.edits if isinstance(edit, Summarize))
     found = engine.recall(handle)
     assert any("Let me look." in m.text for m in found if isinstance(m, AssistantMessage))
@@ -196,7 +192,7 @@ def test_messages_of_the_summary_stay_recallable_after_a_start() -> None:
 
 def test_earlier_summaries_cost_another_process_few_calls() -> None:
     """The fingerprint of the last summary is that of the messages of all: they are not read once for each."""
-    engine, state, _ = finished(EstimatingCounter(), 200)
+    engine, state = finished(EstimatingCounter(), 200)
     record = list(engine.record())
     last = dataclasses.replace(state, edits=state.edits[-1:])
     assert len(state.edits) > 5
@@ -212,7 +208,7 @@ def void(_: object) -> None:
 
 
 def test_the_edits_up_to_a_change_are_applied() -> None:
-    engine, state, _ = finished(EstimatingCounter(), 60)
+    engine, state = finished(EstimatingCounter(), 60)
     record = list(engine.record())
     second = state.edits[1]
     record[second[2] - 1] = ToolMessage("other", "look", "another result")

@@ -53,6 +53,9 @@ FINDINGS = {
         "token_engine.test_needles::test_no_published_policy_is_cheaper_and_shows_more",
         "token_engine.test_needles::test_no_published_policy_is_better_on_recorded_conversations",
     ),
+    "a benchmark without parallel calls": (
+        "token_engine.test_needles::test_a_breakpoint_of_the_simulated_provider_reaches_back_20_blocks",
+    ),
     "prompts without sections or settings": (
         "token_engine.test_sight::test_sections_and_instructions_and_model_are_settings",
     ),

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 from benchmarks.context import MODELS, drive, rule_of
 from benchmarks.context_conversations import DATA, Conversation, conversation, drawn, joined, recorded
-from benchmarks.context_policies import Codex, Figures, Policy, Sizes, simulate
+from benchmarks.context_goals import Case
+from benchmarks.context_goals import figures as figures_of
+from benchmarks.context_policies import Cache, Codex, Figures, Part, Policy, Sizes, part_of, simulate
 
 from concertino import Retention
+from concertino.messages import AssistantMessage, Text, ToolCall
 
 SIZES = Sizes()
 LONG = joined("drawn", [drawn(1, 90), drawn(2, 90)])
@@ -49,6 +52,25 @@ async def test_no_published_policy_is_cheaper_and_shows_more(window: int) -> Non
 async def test_the_summarizer_reads_little_more_than_the_history(window: int, most: float) -> None:
     found, _ = await figures(LONG, window)
     assert found.summary_input <= most * sum(map(SIZES.tokens, LONG.messages))
+
+
+@pytest.mark.parametrize(("answers", "hit"), [(3, 2_500), (4, 0)])
+def test_a_breakpoint_of_the_simulated_provider_reaches_back_20_blocks(answers: int, hit: int) -> None:
+    """An answer with parallel calls has a block for each."""
+    parts: list[Part] = [("system", 2_000, 1), ("first", 500, 1)]
+    cache = Cache(rule_of(MODELS["A"]))
+    assert cache.bill(parts, [1], 0.0) == 0
+    answer = AssistantMessage((Text("I look."), *(ToolCall(f"c{n}", "work", "{}") for n in range(5))))
+    parts += [part_of(n, answer, SIZES) for n in range(answers)]
+    assert cache.bill(parts, [len(parts) - 1], 1.0) == hit
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["drawn", "short", "logs"])
+def test_freshly_drawn_conversations_meet_the_goals(kind: str) -> None:
+    """All goals but those of the bill, which depend on where a conversation ends."""
+    for case, goal, figure, limit in figures_of(Case(41, kind, 64_000, "A")):
+        assert figure <= limit or " / " in goal, (case, goal, figure)
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="the recorded conversations are not part of a clone")

@@ -22,7 +22,7 @@ from ..scope import Scope
 from ..storage.base import Store
 from ..token_engine.counting.base import EstimatingCounter, TokenCounter
 from ..token_engine.retention import Retention
-from ..token_engine.token_engine import FoldedConversation
+from ..token_engine.token_engine import TokenEngine
 from ..usage import Receipt, Tokens
 from .lifecycle.repair import CheckedHistory
 from .model_call.retry import Retry
@@ -174,7 +174,8 @@ def limits_within(context: int | None) -> LimitsFunction:
 class KeptConversation:
     """The conversation of a finished run: what its next run in this process need not do again."""
 
-    folded: FoldedConversation
+    context: ContextState
+    window: TokenEngine
     checked: CheckedHistory
 
 
@@ -248,14 +249,14 @@ class Resources:
 
     def keep(self, conversation: KeptConversation) -> None:
         """Keep a conversation for its next run in this process."""
-        self._kept[id(conversation.folded.state)] = conversation
+        self._kept[id(conversation.context)] = conversation
         if len(self._kept) > _CONVERSATIONS:
             self._kept.popitem(last=False)
 
     def kept(self, context: ContextState | None) -> KeptConversation | None:
         """Return the conversation of the run that returned *context*; None if this process does not keep it."""
         found = self._kept.get(id(context))
-        return found if found is not None and found.folded.state is context else None
+        return found if found is not None and found.context is context else None
 
     def preload_prices(self, model: Model, model_id: str) -> None:
         """Load the prices of *model* in a thread, once, so that its first attempt does not block the event loop."""

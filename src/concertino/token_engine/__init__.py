@@ -5,17 +5,14 @@ from .counting.base import EstimatingCounter, TokenCounter
 from .edits import Edit, Reduce, Strip, Summarize
 from .planner import Plan, SummaryJob
 from .retention import Retention, SummaryStyle
-from .token_engine import FoldedConversation, TokenEngine
-from .window import Ratios
+from .token_engine import TokenEngine
 
 __all__ = [
     "Edit",
     "EstimatingCounter",
-    "FoldedConversation",
     "Miss",
     "MissReason",
     "Plan",
-    "Ratios",
     "Reduce",
     "Retention",
     "Strip",

@@ -22,8 +22,8 @@ MissReason = Literal[
     "model_changed", "system_prompt_changed", "tools_changed", "settings_changed", "conversation_replaced", "provider"
 ]
 """Cause of a cache miss. `provider`: no change on this side explains it."""
-_TOLERANCE = 0.02
-"""Share of a prompt that may be missing from the cache."""
+_SHORTEST, _TOLERANCE, _STEP = 4_096, 0.02, 256
+"""Tokens that every provider caches, and the share of a prompt, or tokens, that may be missing from the cache."""
 
 
 @record
@@ -62,10 +62,8 @@ class CacheMonitor:
             if not isinstance(edit, Reduce) or not 0 <= self._marked < edit.indexes[0]:
                 self._marked, self._cacheable = -1, 0
 
-    def mark(self, view: View, rule: CacheRule, end: int | None) -> tuple[int, ...] | None:
-        """Return the breakpoints of a request, before index *end*; None if the provider needs none."""
-        if not rule.breakpoints:
-            return None
+    def mark(self, view: View, end: int | None) -> tuple[int, ...]:
+        """Return the breakpoints of a request, before index *end*."""
         shown = view.shown
         newest = last = _eligible(shown, (len(shown) if end is None else view.position(end)) - 1)
         if newest < 0:
@@ -86,12 +84,10 @@ class CacheMonitor:
         prompt, cached = tokens.prompt, tokens.cached
         before, miss, untrimmed, untrimmed_cached = self._key, None, prompt + self.omitted, 0
         if before is not None and not cold and rule.read != rule.write:
-            expected = _cached(rule, self._cacheable)
-            missing = expected - cached - max(_TOLERANCE * prompt, 2 * rule.step, 64)
-            if missing > 0 and expected >= rule.minimum + rule.step:
-                miss = Miss(self._reason(before, key), expected, cached)
+            if self._cacheable - cached > max(_TOLERANCE * prompt, _STEP) and self._cacheable >= _SHORTEST + _STEP:
+                miss = Miss(self._reason(before, key), self._cacheable, cached)
             if before[0] == key[0]:
-                untrimmed_cached = _cached(rule, min(self._untrimmed, untrimmed))
+                untrimmed_cached = min(self._untrimmed, untrimmed) if self.omitted else cached
         self.report.misses += miss is not None
         self.report.billed.append((prompt, cached, tokens.cache_write, untrimmed, untrimmed_cached))
         self._key, self._untrimmed, self._replaced = key, untrimmed, False
@@ -105,12 +101,6 @@ class CacheMonitor:
         if changed:
             return "system_prompt_changed" if changed == "system prompt" else "tools_changed"
         return "provider" if before[2] == key[2] else "settings_changed"
-
-
-def _cached(rule: CacheRule, tokens: int) -> int:
-    """Return how many of the first *tokens* of a prompt a cache entry covers."""
-    tokens -= tokens % rule.step
-    return tokens if tokens >= rule.minimum else 0
 
 
 def _eligible(shown: Sequence[Message], position: int) -> int:

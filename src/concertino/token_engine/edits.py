@@ -21,8 +21,8 @@ class Reduce:
     indexes: tuple[int, ...]
     digests: tuple[str, ...]
     """One for each index."""
-    check: str = ""
-    """Fingerprint of the results, in another run than that of the edit."""
+    check: str
+    """Fingerprint of the results: the edit is never applied to another conversation."""
 
 
 @record
@@ -37,7 +37,7 @@ class Summarize:
     handle: str
     """Name by which `recall` returns the messages."""
     check: str
-    """Fingerprint of the messages: the edit is never applied to another conversation."""
+    """Fingerprint of the messages."""
     messages: int = 0
     """Messages that leave the view with this edit."""
     omitted: bool = False
@@ -126,14 +126,12 @@ def _shifted(edit: Edit, to: Callable[[int], int]) -> Edit:
 
 def carry_over(edits: Sequence[Edit], record: Sequence[Message], skipped: Sequence[int]) -> list[Edit]:
     """Return *edits* of *record* for the next run, whose record lacks the messages at the indexes *skipped*."""
-    carried = [_carried(edit, record, skipped) for edit in edits]
+    carried = [_carried(edit, record, skipped) if skipped else edit for edit in edits]
     return [edit for edit in carried if edit is not None]
 
 
 def _carried(edit: Edit, record: Sequence[Message], skipped: Sequence[int]) -> Edit | None:
     if not isinstance(edit, Strip):
-        if edit.check and not skipped:
-            return edit
         indexes = edit.indexes if isinstance(edit, Reduce) else range(edit.first, edit.end)
         stays = [index for index in indexes if index not in skipped]
         if not stays:
@@ -144,4 +142,4 @@ def _carried(edit: Edit, record: Sequence[Message], skipped: Sequence[int]) -> E
             edit = Reduce(tuple(stays), digests, check)
         else:
             edit = replace(edit, kept=tuple([index for index in edit.kept if index in stays]), check=check)
-    return _shifted(edit, lambda index: index - bisect_left(skipped, index)) if skipped else edit
+    return _shifted(edit, lambda index: index - bisect_left(skipped, index))

@@ -19,7 +19,7 @@ from .edits import Edit, Reduce, Strip, Summarize, decode_edits, fingerprint, fi
 from .view import View
 from .window import Window, size_in
 
-START = 0.8
+START = 0.88
 """Share of the budget above which a summary is made, at any price, while the run continues."""
 FULL = 0.96
 """Share of the budget above which a request waits for the summary."""
@@ -278,7 +278,8 @@ class Planner:
                     digests[index] = text
         self.single_use = self.single_use[seen:]
         if digests:
-            self._edit(Reduce(tuple(digests), tuple(digests.values())), edits)
+            check = fingerprint([record[index] for index in digests])
+            self._edit(Reduce(tuple(digests), tuple(digests.values()), check), edits)
         return edits
 
     # -- bound reasoning -----------------------------------------------------------------------------------------

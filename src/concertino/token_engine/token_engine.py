@@ -17,7 +17,6 @@ from functools import partial
 
 from ..context_state import ContextReport, ContextState
 from ..messages import Message, Messages, begins_with
-from ..records import record
 from ..usage import Tokens
 from .cache_monitor import CacheMonitor, Miss
 from .counting.base import TokenCounter
@@ -27,10 +26,8 @@ from .edits import Edit, Summarize, carry_over, decode_edits, encode_edit
 from .planner import FULL, Plan, Planner, SummaryJob
 from .retention import Retention
 from .view import View
-from .window import Ratios, Window
+from .window import Window
 
-_SHARED: Ratios = {}
-"""Calibrations of engines that are given none."""
 _RETENTION = Retention()
 _NOTHING_DUE, _NO_EDITS = Plan(), Plan(edits_possible=False)
 _BYTES_PER_TOKEN = 4
@@ -40,8 +37,7 @@ _BYTES_PER_TOKEN = 4
 class TokenEngine:
     """The record and the view of one conversation; if it is too short for edits, it is not counted.
 
-    *limit* is the context in tokens of the model that is asked next. *clock* returns seconds. Engines share their
-    *ratios*, by default all engines of the process.
+    *limit* is the context in tokens of the model that is asked next. *clock* returns seconds.
     """
 
     __slots__ = (  # a dictionary of so many attributes takes 1.5 kB in each run
@@ -56,7 +52,6 @@ class TokenEngine:
         limit: int,
         retention: Retention | None = None,
         clock: Callable[[], float] = time.time,
-        ratios: Ratios | None = None,
         model: str = "",
     ) -> None:
         self.counter, self.retention, self.limit = counter, retention or _RETENTION, limit
@@ -71,7 +66,7 @@ class TokenEngine:
         self._model = model  # whose images the sizes are for
         self.tokens_of = partial(tokens_of, counter, model)
         """Returns the counted tokens of a message without a provider's framing; the message caches the count."""
-        self._window = Window(counter, limit, self.retention, _SHARED if ratios is None else ratios)
+        self._window = Window(counter, limit, self.retention)
         self._clock = clock
         self._monitor = CacheMonitor()
         self.report: ContextReport = self._monitor.report
@@ -160,19 +155,19 @@ class TokenEngine:
         state: ContextState | None = None,
         *,
         example_count: int = 0,
-        folded: FoldedConversation | None = None,
+        last: TokenEngine | None = None,
     ) -> bool:
         """Load the *messages* of earlier runs, led by *example_count* examples, and continue the view of *state*.
 
-        Messages that *folded* has are not counted again. Return False if *state* has edits of other messages; they are
-        not applied.
+        *last* is the engine that returned *state*, if it is kept: its messages are not counted again. Return False if
+        *state* has edits of other messages; they are not applied.
         """
         self.example_count = example_count
         counted = state is not None and (state.counted or bool(state.edits or state.prepared))
-        if folded is not None and self._continues(folded, messages, state):
-            last, counted = folded.engine._view, False
-            self._restart(last.copy(), folded.engine._planner)
-            self._noted = last.counted
+        if last is not None and self._continues(last, messages):
+            counted = False
+            self._restart(last._view.copy(), last._planner)
+            self._noted, self._pending = last._noted, last._pending
         view = self._view
         view.record.extend(messages[len(view.record) :])
         self._given = messages if isinstance(messages, Messages) else ()
@@ -189,20 +184,19 @@ class TokenEngine:
             self._planner.restore((), decode_edits(state.prepared, example_count))
         self.bill, self._monitor.sent_at = state.bill, state.sent_at
         self._window.select(state.model)
-        self._window.counted, self._window.billed, self._window.fixed = state.anchor or (0, 0, 0)
+        tokens, billed, self._window.fixed = state.anchor or (0, 0, 0)
+        self._window.observe(tokens - self._window.fixed, billed)
         return True
 
-    def _continues(self, folded: FoldedConversation, messages: Sequence[Message], state: ContextState | None) -> bool:
-        """Return True if *messages* extend the record of *folded*, by identity, with the same state and settings."""
+    def _continues(self, last: TokenEngine, messages: Sequence[Message]) -> bool:
+        """Return True if *messages* extend the record of *last*, by identity, with the same settings."""
         # No state contains an edit of examples: such a view is not continued.
-        last, view = folded.engine, folded.engine._view
-        record, first = view.record, len(last._given)
+        view, record, first = last._view, last._view.record, len(last._given)
         return (
             last._planner is not None
             and last.counter is self.counter
             and last.retention == self.retention
             and last.example_count == self.example_count
-            and (state is folded.state or state == folded.state)
             and begins_with(messages, last._given)
             and begins_with(messages[first:], record[first:])
             and all(view.at(index) is record[index] for index in range(self.example_count))
@@ -220,12 +214,6 @@ class TokenEngine:
             state.edits = list(map(encode_edit, carry_over(view.edits, view.record, skipped)))
             state.prepared = list(map(encode_edit, carry_over(self.prepared, view.record, skipped)))
         return state
-
-    def folded(self, state: ContextState) -> FoldedConversation:
-        """Return the fold of this finished run with its last *state*. The engine must not be used afterwards."""
-        # The edits of the state have fingerprints, so that no later run computes them again.
-        self._view.edits = decode_edits(state.edits, self.example_count)
-        return FoldedConversation(state, self)
 
     def restore(self, edits: Iterable[Edit], bill: float = 0.0, prepared: Iterable[Edit] = ()) -> None:
         """Apply the journaled *edits* of this run, after all messages that they concern; *prepared* as the property."""
@@ -316,14 +304,6 @@ class TokenEngine:
         """Return the messages that a request would contain now."""
         return self._view.messages()
 
-    def preview_breakpoints(self) -> tuple[int, ...] | None:
-        """Return the breakpoints of a request for `preview`; None if it needs none."""
-        planner, end = self._planner, None
-        if planner is not None and planner.single_use and self._window.binding != "prefix":
-            end = planner.single_use[0]  # it is reduced next: the rest is not worth caching
-        self._view.grow()
-        return self._monitor.mark(self._view, self._window.rule, end)
-
     def position_of(self, index: int) -> int:
         """Return how many messages the view shows before the message at *index* of the record."""
         self._view.grow()
@@ -331,8 +311,13 @@ class TokenEngine:
 
     def view(self) -> Messages:
         """Return the messages to send, and set `breakpoints`. Without an edit, one view is a prefix of the next."""
-        self._monitor.sent_at = self._clock()
-        self.breakpoints = self.preview_breakpoints() if self._window.rule.breakpoints else None
+        self._monitor.sent_at, self.breakpoints = self._clock(), None
+        if self._window.rule.breakpoints:
+            planner, end = self._planner, None
+            if planner is not None and planner.single_use and self._window.binding != "prefix":
+                end = planner.single_use[0]  # it is reduced next: the rest is not worth caching
+            self._view.grow()
+            self.breakpoints = self._monitor.mark(self._view, end)
         return self._view.messages()
 
     # -- after a request -----------------------------------------------------------------------------------------
@@ -387,14 +372,3 @@ class TokenEngine:
         view.grow()
         every = enumerate(view.record)
         return [each for n, each in every if view.at(n) is not each or (each.role == "tool" and each.whole is not None)]
-
-
-@record
-class FoldedConversation:
-    """The fold of a finished run and its last state, with which the next runs start instead of folding again.
-
-    It contains the messages, so keep a bounded number.
-    """
-
-    state: ContextState
-    engine: TokenEngine

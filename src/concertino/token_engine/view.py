@@ -53,11 +53,6 @@ class View:
             self.grow()
         return self._shown
 
-    @property
-    def counted(self) -> int:
-        """Return how many messages of the record are counted."""
-        return len(self.groups) - (len(self.indexes) - len(self._sizes))
-
     def grow(self) -> None:
         """Take in the messages appended to the record since the last call."""
         record, groups, first = self.record, self.groups, len(self.groups)

@@ -25,10 +25,6 @@ _ENOUGH = 1_000
 _AFTER_REJECTION = 0.75
 """Share of a rejected request that the next attempt may have."""
 
-Ratios = dict[tuple[str, str], float]
-"""Billed per counted tokens of the last request with a plausible figure, by model and counter."""
-
-
 _COUNTS: dict[tuple[str, str], int] = {}  # by counter and text
 
 
@@ -47,10 +43,9 @@ class Window:
     ratio of billed to counted ones.
     """
 
-    def __init__(self, counter: TokenCounter, limit: int, retention: Retention, ratios: Ratios) -> None:
+    def __init__(self, counter: TokenCounter, limit: int, retention: Retention) -> None:
         self.counter = counter
         self.retention = retention
-        self._ratios = ratios
         self._margin = _MARGIN_EXACT if counter.exact else _MARGIN
         self.limit, self.reserve = limit, 0  # tokens of a request, and of its answer
         self.fixed_texts: Mapping[str, str] = {}
@@ -69,13 +64,12 @@ class Window:
         """Counted tokens below which nothing is summarized."""
 
     def select(self, model: str) -> None:
-        """Use the rules and the ratio of *model* from now on."""
+        """Use the rules of *model* from now on."""
         if model != self.model:
             self.model = model
             provider, _, name = model.partition(":")
             self.rule, self.binding = cache_rule(provider, name), binding(provider, name)
-            self._ratio = self._ratios.get((model, self.counter.name), 1.0)
-            self.billed, self.counted, self.removed, self._rejected = 0, 0, 0, math.inf
+            self.billed, self.counted, self.removed, self._rejected, self._ratio = 0, 0, 0, math.inf, 1.0
 
     def prepare(self, model: str, fixed: Mapping[str, str], limit: int, reserve: int) -> None:
         """Take in the parts of the next request, and compute its budget."""
@@ -118,7 +112,7 @@ class Window:
         if counted and _LEAST_RATIO * counted <= billed <= _MOST_RATIO * counted:
             self.billed, self.counted, self.removed = billed, counted, 0
             if counted >= _ENOUGH:
-                self._ratio = self._ratios[self.model, self.counter.name] = billed / counted
+                self._ratio = billed / counted
 
     def rejected(self, tokens: int) -> None:
         """Lower the limit: the provider rejected a request with a view of counted *tokens* as too long."""

@@ -207,9 +207,9 @@ class Session:
     def next_run(self) -> None:
         """Start the next run of the conversation, which has the same view (4)."""
         state, shown = self.engine.state(), list(self.engine.preview())
-        folded = self.engine.folded(state) if self.chance.random() < 0.5 else None
+        last = self.engine if self.chance.random() < 0.5 else None
         self.engine, self.waiting = self.new_engine(), None
-        assert self.engine.start(self.record, state, folded=folded)
+        assert self.engine.start(self.record, state, last=last)
         assert list(self.engine.preview()) == shown
 
     # -- the invariants ------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from concertino.context_state import ContextState
-from concertino.token_engine import Ratios, TokenEngine
+from concertino.token_engine import TokenEngine
 
 from ...token_engine.kit import COUNTER
 from .session import Session
@@ -31,16 +31,15 @@ def test_invariants_of_seeded_conversations(block: int) -> None:
 
 
 class Recorded(Session):
-    """A session that records its requests. With *kept*, each run starts with the fold of the last one."""
+    """A session that records its requests. With *kept*, each run continues the engine of the last one."""
 
     def __init__(self, chance: Random, *, kept: bool) -> None:
         self.kept = kept
-        self.ratios: Ratios = {}
         self.requested: list[object] = []
         super().__init__(chance, judged=False)
 
     def new_engine(self) -> TokenEngine:
-        return TokenEngine(COUNTER, self.limit, self.retention, lambda: self.now, self.ratios)
+        return TokenEngine(COUNTER, self.limit, self.retention, lambda: self.now)
 
     def request(self) -> None:
         super().request()
@@ -50,11 +49,11 @@ class Recorded(Session):
     def next_run(self) -> None:
         state = self.engine.state()
         self.requested.append(state)
-        folded = self.engine.folded(state) if self.kept else None
+        last = self.engine if self.kept else None
         record = self.record if self.kept else pickle.loads(pickle.dumps(self.record))
         self.record, self.waiting, self.thought = record, None, {}
         self.engine = self.new_engine()
-        assert self.engine.start(record, state if self.kept else copied(state), folded=folded)
+        assert self.engine.start(record, state if self.kept else copied(state), last=last)
 
 
 def copied(state: ContextState) -> ContextState:

@@ -40,7 +40,7 @@ class Adversary:
 
     def __init__(self, chance: Random, counter: TokenCounter, kinds: list[str]) -> None:
         self.chance, self.counter, self.kinds = chance, counter, kinds
-        self.engine = TokenEngine(counter, LIMIT, Retention(summaries=chance.random() < 0.7), lambda: 1.0, {}, MODEL)
+        self.engine = TokenEngine(counter, LIMIT, Retention(summaries=chance.random() < 0.7), lambda: 1.0, MODEL)
         self.calls = self.requests = self.rejected = 0
 
     def run(self) -> None:
@@ -113,7 +113,7 @@ def test_no_request_exceeds_the_limit(seed: int) -> None:
 def test_a_bill_does_not_vouch_for_other_texts(changed: str) -> None:
     """Russian has too high an estimate, letters at random have too low a one: the bill for one says nothing of both."""
     high, low = ((TEXTS[kind] * 100)[:20_000] for kind in ("Russian", "random Korean"))
-    engine = TokenEngine(EstimatingCounter(), LIMIT, Retention(summaries=False), lambda: 1.0, {}, MODEL)
+    engine = TokenEngine(EstimatingCounter(), LIMIT, Retention(summaries=False), lambda: 1.0, MODEL)
     cut = EstimatingCounter().cut
     fixed = {"system prompt": cut(high, 4_000 if changed == "system prompt" else 100)}
     parts = [UserMessage("go")]

@@ -1,4 +1,4 @@
-"""The cache monitor: the cost of the untrimmed conversation with an ideal cache."""
+"""The cache monitor: the figures of the untrimmed conversation, and the misses that are worth a report."""
 
 from __future__ import annotations
 
@@ -9,33 +9,36 @@ from concertino.token_engine import EstimatingCounter, TokenEngine
 from concertino.usage import Tokens
 
 
-def untrimmed_cached(model: str, *prompts: int) -> int:
-    """Return the untrimmed cache reads of requests with *prompts* tokens, none of them read from the cache."""
+def after(model: str, *figures: tuple[int, int]) -> TokenEngine:
+    """Return an engine whose requests had *figures*: tokens of the prompt, and those read from the cache."""
     engine = TokenEngine(EstimatingCounter(), 100_000, clock=lambda: 1.0)
     fixed = {"system prompt": "s", "tools": ""}
-    for prompt in prompts:
+    for prompt, cached in figures:
         engine.append(UserMessage("hello " * 20))
         engine.plan(fixed, 1_000, model)
         engine.fit()
         engine.view()
-        engine.observe(Tokens(prompt=prompt, completion=3))
+        engine.observe(Tokens(prompt=prompt, completion=3, cached=cached))
         engine.append(AssistantMessage((Text("yes"),)))
-    assert engine.report.untrimmed_prompt == engine.report.prompt
-    return engine.report.untrimmed_cached
+    return engine
+
+
+@pytest.mark.parametrize("model", ["anthropic:claude-sonnet-5-5", "openai:gpt-5", "nobody:knows"])
+def test_without_an_edit_the_untrimmed_figures_are_those_of_the_requests(model: str) -> None:
+    report = after(model, (100, 0), (5_000, 0), (5_100, 4_992), (9_000, 0)).report
+    assert (report.untrimmed_prompt, report.untrimmed_cached) == (report.prompt, report.cached)
 
 
 @pytest.mark.parametrize(
-    ("model", "prompts", "cached"),
+    ("figures", "misses"),
     [
-        ("anthropic:claude-sonnet-5-5", (100, 140, 180), 0),
-        ("anthropic:claude-sonnet-5-5", (1_000, 1_023, 1_024, 1_030), 1_024),
-        ("anthropic:claude-sonnet-5-5", (1_100, 1_200, 1_300), 2_300),
-        ("openai:gpt-5", (1_000, 1_200, 1_300), 1_152),
-        ("openai:gpt-5", (1_500, 1_200), 1_152),
-        ("nobody:knows", (1_023, 1_025, 1_030), 1_025),
+        (((4_000, 0), (4_100, 0)), 0),  # some providers cache no prefix as short as this
+        (((5_000, 0), (5_100, 0)), 1),
+        (((5_000, 0), (5_100, 4_864)), 0),  # the last part of a prefix
+        (((5_000, 0), (5_100, 4_500)), 1),
+        (((50_000, 0), (50_100, 49_100)), 0),
+        (((50_000, 0), (50_100, 48_900)), 1),
     ],
 )
-def test_untrimmed_cache_reads_follow_the_rule_of_the_provider(
-    model: str, prompts: tuple[int, ...], cached: int
-) -> None:
-    assert untrimmed_cached(model, *prompts) == cached
+def test_a_miss_is_reported_where_every_provider_caches(figures: tuple[tuple[int, int], ...], misses: int) -> None:
+    assert after("openai:gpt-5", *figures).report.misses == misses

@@ -75,7 +75,7 @@ def some_edit(chance: Random, length: int) -> Edit:
     kind = chance.choice(("reduce", "reduce", "reduce", "summarize", "strip"))
     if kind == "reduce":
         places = sorted(chance.sample(range(length), min(length, chance.choice((1, 1, 5)))))
-        return Reduce(tuple(places), tuple(f"short {place}" for place in places))
+        return Reduce(tuple(places), tuple(f"short {place}" for place in places), "check")
     if kind == "summarize":
         kept = tuple(place for place in range(first + 1, end) if chance.random() < 0.3)
         return Summarize(first, end, kept, f"of {first} to {end}", "handle", "check")
@@ -143,7 +143,7 @@ def test_edits_measure_only_the_messages_that_they_change() -> None:
     assert measured == 1_000
     for index in range(1_000):
         view.messages()
-        view.apply(Reduce((index,), ("short",)))
+        view.apply(Reduce((index,), ("short",), "check"))
         if index % 100 == 0:
             assert view.tokens == sum(measure(message) for message in view.shown)
     assert view.tokens == sum(measure(message) for message in view.shown)
@@ -158,7 +158,7 @@ def test_a_copy_is_independent() -> None:
     copy = view.copy()
     copy.record.append(UserMessage("more"))
     copy.settle()
-    copy.apply(Reduce((1,), ("short",)))
+    copy.apply(Reduce((1,), ("short",), "check"))
     assert (len(view.record), view.edits, view.shown) == (4, [], view.record)
     assert view.tokens == sum(measure(message) for message in view.shown)
     assert copy.tokens == sum(measure(message) for message in copy.shown)

@@ -9,11 +9,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from concertino import AgentConfig, Chat, Limits, Resources, ToolOrchestrator, ToolRegistry
+from concertino.context_state import ContextState
 from concertino.messages import AssistantMessage, Message, Text, ToolCall, ToolMessage, UserMessage
 from concertino.providers.openai import TiktokenCounter
 from concertino.testing import ScriptedModel
 from concertino.token_engine import EstimatingCounter, Retention, TokenCounter, TokenEngine
 from concertino.token_engine.window import Window
+from concertino.usage import Tokens
 
 LEAST, MARGIN = 0.4, 0.15
 factors = st.floats(min_value=0.4, max_value=2.5)
@@ -26,15 +28,17 @@ def test_the_budget_is_the_largest_size_that_surely_fits(
 ) -> None:
     """What is not billed yet may be more than counted, and what an edit removed may have been less."""
     counter = EstimatingCounter()
-    window = Window(counter, most, Retention(), {("a:model", counter.name): factor})
+    window = Window(counter, most, Retention())
     window.select("a:model")
     window.fixed, billed = fixed, 0
-    if measured:
+    if not measured:
+        factor = 1.0  # nothing is known of the tokenizer
+    else:
         billed = round(factor * (then + fixed))
         assume(0 < LEAST * (then + fixed) <= billed <= 2.5 * (then + fixed))  # others are ignored
         window.observe(then, billed)
         window.removed = removed = min(removed, then)
-        factor = billed / (then + fixed) if then + fixed >= 1_000 else factor  # the bill is a whole number
+        factor = billed / (then + fixed) if then + fixed >= 1_000 else 1.0  # the bill is a whole number
 
     def worst(tokens: int) -> float:
         growth = max(factor, 1.0) + MARGIN
@@ -57,15 +61,16 @@ def history(messages: int) -> list[Message]:
 
 @pytest.mark.parametrize("factor", [0.6, 1.0, 1.3, 2.0])
 @pytest.mark.parametrize("messages", [100, 1_000, 10_000])
-def test_the_first_request_of_a_long_history_fits(factor: float, messages: int) -> None:
-    """A long history or a smaller window: the provider has billed nothing yet."""
-    model = f"openai:a model of {factor}"
-    counter = EstimatingCounter()
-    engine = TokenEngine(counter, 22_000, Retention(summaries=False), lambda: 1.0, {(model, counter.name): factor})
-    for message in history(messages):
-        engine.append(message)
-    engine.plan({"system prompt": "Be brief. " * 30}, 2_000, model)
-    engine.fit()
+def test_a_long_history_after_a_billed_request_fits(factor: float, messages: int) -> None:
+    """One bill shows how many tokens the provider makes of the counted ones, also of many messages at once."""
+    engine = TokenEngine(EstimatingCounter(), 22_000, Retention(summaries=False), lambda: 1.0)
+    for part in (history(20), history(messages)):
+        for message in part:
+            engine.append(message)
+        engine.plan({"system prompt": "Be brief. " * 30}, 2_000, "openai:m")
+        engine.fit()
+        if part[1:] and len(part) < 30:
+            engine.observe(Tokens(prompt=int(factor * (engine.tokens + engine.counter.count("Be brief. " * 30)))))
     assert factor * engine.tokens <= 20_000
     if messages >= 1_000:
         assert max(factor, 1.0) * engine.tokens >= 6_000, "no more is left out than must be"
@@ -84,10 +89,26 @@ async def test_a_run_with_a_long_history_completes() -> None:
     assert len(model.requests[0].messages) > 80
 
 
+def test_a_bill_says_nothing_of_another_conversation() -> None:
+    """Equal conversations have equal views, whatever other runs of the process were billed."""
+
+    def shown(factor: float) -> int:
+        engine = TokenEngine(EstimatingCounter(), 22_000, Retention(summaries=False), lambda: 1.0)
+        for message in history(1_000):
+            engine.append(message)
+        engine.plan({"system prompt": "Be brief. " * 30}, 2_000, "openai:m")
+        engine.fit()
+        engine.observe(Tokens(prompt=int(factor * engine.tokens)))
+        return engine.tokens
+
+    assert shown(1.9) == shown(1.0)
+
+
 @pytest.mark.parametrize("factor", [0.6, 1.0, 1.3, 2.5])
 @pytest.mark.parametrize("counter", [EstimatingCounter(), TiktokenCounter()])
 def test_a_long_message_is_truncated_to_a_share_of_the_window(factor: float, counter: TokenCounter) -> None:
-    engine = TokenEngine(counter, 20_000, ratios={("openai:m", counter.name): factor})
+    engine = TokenEngine(counter, 20_000)
+    engine.start([], ContextState(model="openai:m", anchor=[2_000, int(2_000 * factor), 0]))
     sent = engine.truncate("é wörd " * 100_000, {"system prompt": "Be brief."}, 2_000, "openai:m")
     assert 10_500 < max(factor, 1.0) * counter.count(sent) < 13_500
 

@@ -178,9 +178,9 @@ async def build_messages(run: RunSession, hooks: Hooks, message: str, skipped: S
         run.earlier_calls = run.checked.call_ids if skipped is None else call_ids(earlier)
     run.skipped = _skipped(chat, len(earlier)) if skipped is None else tuple(skipped)
     kept = run.resources.kept(chat.context) if earlier else None
-    folded = kept.folded if kept else None
+    last = kept.window if kept else None
     examples = example_count(run.skipped)
-    applied = run.window.start(earlier, chat.context, example_count=examples, folded=folded)
+    applied = run.window.start(earlier, chat.context, example_count=examples, last=last)
     if not applied:
         text = "Chat(context=...) belongs to another history: a part of the history is sent in full again"
         run.notify("context_not_applied", text)

@@ -145,7 +145,7 @@ def keep_conversation(run: RunSession) -> None:
     """Keep the conversation for its next run in this process. The run's window must not be used afterwards."""
     context = run.journal.next_context
     if context is not None:
-        run.resources.keep(KeptConversation(run.window.folded(context), run.checked))
+        run.resources.keep(KeptConversation(context, run.window, run.checked))
 
 
 def _report(run: RunSession, usage: Sequence[UsageRecord]) -> ContextReport:

@@ -217,7 +217,7 @@ class TurnRequests:
         if plan.job is None:
             await self._summarizer().settle()
             return
-        messages, last = run.window.preview(), self._last
+        messages, last = run.window.view(), self._last
         end = run.window.position_of(plan.job.end)
         if (
             last is not None
@@ -233,7 +233,7 @@ class TurnRequests:
                 messages=messages,
                 tools=run.registry.specs(),
                 max_output_tokens=run.limits_of(model).output,
-                breakpoints=run.window.preview_breakpoints(),
+                breakpoints=run.window.breakpoints,
                 cache_key=run.cache_key,
             )
         await self._summarizer().make(plan.job, model, request)
