@@ -18,7 +18,7 @@ I10  Each request begins with the one before it, and is on record.
 Both logs are written by processes that no fault hits, one JSON object a line:
 
 - provider: `{"request": {"messages": [...]}, "tokens": [prompt, completion]}`, when it begins to answer. The messages
-  are encoded by `encode_message`. `tokens` is what it bills: null or absent for a request that it refused.
+  are encoded by `encode_message`. `tokens` is what it bills: null or absent if it refused.
 - effects: `{"what": "once" | "idempotent" | "read", "key": ..., "tool": ..., "applied": bool}`, before it answers.
 """
 
@@ -62,7 +62,9 @@ class Tree:
     root: StoredRun
     runs: Mapping[str, StoredRun]
     journals: Mapping[str, StoredJournal]
+    """Without those whose content was erased."""
     usage: Sequence[UsageRecord]
+    """Of its own runs, and of runs of other trees that work for its calls."""
     events: Sequence[tuple[int, RunEvent]]
     """What a reader of its log gets, if it has ended."""
     open: Sequence[str]
@@ -128,7 +130,8 @@ async def _tree(store: Store, root: StoredRun) -> Tree:
     for run_id in runs:
         journal = await store.load(OPERATOR, run_id)
         assert journal is not None
-        journals[run_id] = journal
+        if not any(entry.erased for entry in journal.entries):
+            journals[run_id] = journal
     events: list[tuple[int, RunEvent]] = []
     if root.end is not None:
         events = [each async for each in Runtime(store=store).events(OPERATOR, root_id)]
@@ -268,7 +271,7 @@ def _order(found: Evidence) -> Iterator[Violation]:
         numbers = [number for number, _ in tree.events]
         if numbers != sorted(set(numbers)):
             yield Violation("I7", tree.root.start.run_id, "the numbers of its events do not ascend")
-    spans = {tree.root.start.run_id: _span(tree) for tree in found.trees if tree.root.end is not None}
+    spans = {tree.root.start.run_id: _span(tree) for tree in found.trees if tree.root.end is not None and tree.journals}
     for conversation_id, turns in found.conversations.items():
         started = sorted((spans[turn.run_id] for turn in turns if turn.run_id in spans), key=lambda span: span[0])
         for (_, ended), (begun, _) in zip(started, started[1:], strict=False):
@@ -283,22 +286,28 @@ def _span(tree: Tree) -> tuple[float, float]:
 
 def _ledger(found: Evidence) -> Iterator[Violation]:
     """I8."""
-    rows = [record for tree in found.trees for record in tree.usage]
+    rows = [record for tree in found.trees for record in tree.usage if record.run_id in tree.runs]
     if doubled := [key for key, many in Counter(record.id for record in rows).items() if many > 1]:
         yield Violation("I8", "the ledger", f"booked twice: {doubled}")
     billed = Counter(tuple(call["tokens"]) for call in found.calls if call.get("tokens"))
     measured = Counter((row.tokens.prompt, row.tokens.completion) for row in rows if row.source == "measured")
+    del measured[0, 0]  # a request that the provider refused
     if invented := measured - billed:
         yield Violation("I8", "the ledger", f"{sum(invented.values())} measured rows that the provider never billed")
     lost, marked = (billed - measured).total(), sum(row.source != "measured" for row in rows)
     if lost > marked:
         yield Violation("I8", "the ledger", f"{lost} answers were lost, and {marked} rows say so")
     for journal in found.journals():
-        kinds = Counter(entry.kind for entry in journal.entries)
-        attempts = kinds["model_requested"] + kinds["side_requested"]
+        entered = [state for step in read_steps(journal) for key, state in step.common.transitions if _is_attempt(key)]
+        # An attempt that is cancelled before it is sent uses nothing.
+        attempts = entered.count("running") - entered.count("cancelled")
         booked = sum(row.run_id == journal.run.start.run_id for row in rows)
         if journal.run.end is not None and booked < attempts:
             yield Violation("I8", _name(journal), f"{attempts} attempts, {booked} rows")
+
+
+def _is_attempt(key: str) -> bool:
+    return key.count(":") == 2
 
 
 def _open(found: Evidence) -> Iterator[Violation]:
@@ -319,7 +328,7 @@ def _open(found: Evidence) -> Iterator[Violation]:
 def _history(found: Evidence) -> Iterator[Violation]:
     """I10."""
     sent: set[tuple[str, ...]] = set()
-    changed = False
+    changed = any(tree.journals.keys() != tree.runs.keys() for tree in found.trees)
     for journal in found.journals():
         before: tuple[str, ...] = ()
         edited = any(_edits(step) for step in read_steps(journal))
