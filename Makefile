@@ -1,10 +1,12 @@
-.PHONY: setup demo fleet faults serve check test test-slow coverage mutate lint types format bench bench-context bench-server guards site lock clean
+.PHONY: setup demo fleet faults serve check test test-slow coverage covered mutate lint types format bench bench-context bench-server guards site lock clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # More workers than cores, since many tests wait for processes that they start.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(2, os.cpu_count() * 3 // 2))')
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+# COVER=1 measures coverage. .ci/run sets it, so that no test runs twice.
+COVERED := $(PYTEST) --cov --cov-report= --cov-fail-under=0
 READY := $(VENV)/.ready
 BROWSER := $(VENV)/.browser
 SITE := .site
@@ -37,10 +39,11 @@ check: setup lint types
 	$(PYTEST) tests/unit tests/rules --ignore tests/rules/test_benchmarks.py
 
 test: setup lint types
-	$(PYTEST)
+	$(if $(COVER),$(COVERED),$(PYTEST))
 
 test-slow: setup $(BROWSER) $(SITE)/.ready
-	$(PYTEST) -m "sweep or wheel or slow or node or browser or postgres"
+	$(if $(COVER),$(COVERED) --cov-append,$(PYTEST)) -m covered
+	$(PYTEST) -m "(sweep or wheel or slow or node or browser) and not covered"
 
 $(BROWSER): tests/page/requirements.txt $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
@@ -56,8 +59,12 @@ site: $(SITE)/.ready
 	@echo "open $(SITE)/html/index.html"
 
 coverage: setup
-	$(PYTEST) -m "not (sweep or wheel or slow or node or browser)" --cov --cov-report= --cov-fail-under=0
-	$(PYTEST) -m "slow and not (sweep or wheel or node or browser)" tests/mcp --cov --cov-append --cov-report=term
+	$(COVERED)
+	$(COVERED) --cov-append -m covered
+	$(MAKE) covered
+
+covered:
+	$(BIN)/coverage report
 
 mutate: setup
 	$(BIN)/python -m tests.mutation --number $(N) $(if $(SEED),--seed $(SEED))

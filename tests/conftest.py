@@ -70,6 +70,15 @@ def _guard(event: str, details: tuple[Any, ...]) -> None:
 sys.addaudithook(_guard)  # it cannot be removed: it guards the whole session, also while tests are collected
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests with servers that coverage counts."""
+    for item in items:
+        marks = {each.name for each in item.iter_markers()}
+        long = marks & {"sweep", "wheel", "slow", "node", "browser"}
+        if (not long and "postgres" in marks) or (long == {"slow"} and "mcp" in item.path.parts):
+            item.add_marker("covered")
+
+
 def pytest_collection_finish() -> None:
     """Take the imported modules and the tests out of garbage collection, which would visit them again and again."""
     gc.collect()

@@ -169,7 +169,11 @@ def _ends(found: Evidence, accepted: Collection[str]) -> Iterator[Violation]:
         root_id = tree.root.start.run_id
         ends = [event for _, event in tree.events if isinstance(event, RunEnded) and event.run_id == root_id]
         ends = [event for event in ends if event.result.status != "suspended"]
-        if tree.root.end is not None and (len(ends) != 1 or tree.events[-1][1] is not ends[0]):
+        if (
+            root_id in tree.journals
+            and tree.root.end is not None
+            and (len(ends) != 1 or tree.events[-1][1] is not ends[0])
+        ):
             yield Violation("I1", root_id, f"a reader gets {len(ends)} last events")
 
 

@@ -1,6 +1,6 @@
 // The page: what all of its views share. The chat, the panel and the forms are modules of their own.
 
-import { complain, copied, localize } from "./http.js";
+import { copied, localize, once } from "./http.js";
 import { decorate } from "./decorate.js";
 import { actions as approvals } from "./approvals.js";
 import { actions as chat } from "./chat.js";
@@ -37,16 +37,12 @@ const own = {
 };
 const actions = { ...own, ...approvals, ...chat, ...panel, ...goals };
 
-document.addEventListener("click", async (event) => {
+document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-action]");
   const action = button && actions[button.dataset.action];
   if (!action) return;
   event.preventDefault();
-  try {
-    await action(button);
-  } catch (error) {
-    complain(error);
-  }
+  once(button, () => action(button));
 });
 
 document.addEventListener("keydown", (event) => {

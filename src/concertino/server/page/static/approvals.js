@@ -1,7 +1,7 @@
 // Cards of calls that wait for an approval, in a chat and on a page of their own.
 
 import { rest } from "./focus.js";
-import { announce, api, complain } from "./http.js";
+import { announce, api, once } from "./http.js";
 
 export const actions = {
   "edit-arguments": (button) => {
@@ -69,13 +69,9 @@ async function answer(card, form, decision) {
   countApprovals(Number(document.getElementById("open-approvals").textContent) - 1);
 }
 
-document.addEventListener("submit", async (event) => {
+document.addEventListener("submit", (event) => {
   const form = event.target;
   if (!form.matches(".approval-form")) return;
   event.preventDefault();
-  try {
-    await answer(form.closest(".approval"), form, event.submitter?.value ?? "approve");
-  } catch (error) {
-    if (error) complain(error);
-  }
+  once(form, () => answer(form.closest(".approval"), form, event.submitter?.value ?? "approve"));
 });

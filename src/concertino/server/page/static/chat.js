@@ -1,7 +1,7 @@
 // The chat: sending, stopping, editing, branches, and the list of turns.
 
 import { countApprovals } from "./approvals.js";
-import { announce, api, base, complain, copied, fragment, inform, localize } from "./http.js";
+import { announce, api, base, complain, copied, fragment, inform, localize, once } from "./http.js";
 import { decorate } from "./decorate.js";
 import { ask } from "./dialog.js";
 import { DistantTurns } from "./distant.js";
@@ -137,27 +137,43 @@ async function begin() {
   Object.assign(document.getElementById("with"), { textContent: label, hidden: false });
 }
 
-async function send() {
+let sent = Promise.resolve(); // messages are sent one after another
+
+/** Takes the message out of the field at once, so that nothing that is written meanwhile is lost, and sends it. */
+function take() {
   const message = text.value.trim();
-  if (!message || composer.classList.contains("sending")) return;
+  if (!message) return;
+  text.value = "";
+  resize();
+  send(message);
+}
+
+function send(message) {
+  const files = uploads.take();
+  const whenBusy = composer.elements.when_busy;
+  const when_busy = whenBusy.closest("label").hidden ? "queue" : whenBusy.value;
+  sent = sent.then(() => post(message, files, when_busy)).catch(complain);
+}
+
+async function post(message, files, when_busy) {
   composer.classList.add("sending");
+  const fresh = !conversation;
   try {
-    const files = await uploads.ids();
-    const fresh = !conversation;
+    const ids = (await Promise.all(files.values())).map((file) => file.id);
     if (fresh) await begin();
-    const whenBusy = composer.elements.when_busy;
-    const when_busy = whenBusy.closest("label").hidden ? "queue" : whenBusy.value;
-    await api("POST", path("/turns"), { text: message, files, when_busy }, key());
-    if (when_busy === "steer") inform("The agent reads your message before its next step.");
-    text.value = "";
-    uploads.clear();
+    await api("POST", path("/turns"), { text: message, files: ids, when_busy }, key());
+  } catch (error) {
+    text.value = text.value ? `${message}\n${text.value}` : message;
+    uploads.restore(files);
     resize();
-    scrolling.begin();
-    await changed();
-    if (fresh) await entitle(message);
+    throw error;
   } finally {
     composer.classList.remove("sending");
   }
+  if (when_busy === "steer") inform("The agent reads your message before its next step.");
+  if (fresh) entitle(message).catch(complain);
+  scrolling.begin();
+  await changed();
 }
 
 /** Names a new chat after its first message, so that the list can be read at once. */
@@ -251,15 +267,13 @@ function edit(button) {
   };
   cancel.addEventListener("click", close);
   form.addEventListener("keydown", (event) => event.key === "Escape" && close());
-  form.addEventListener("submit", async (event) => {
+  form.addEventListener("submit", (event) => {
     event.preventDefault();
-    try {
+    once(form, async () => {
       await api("POST", turnPath(turn, "edit"), { text: field.value, when_busy: "interrupt" }, key());
       scrolling.begin();
       await changed();
-    } catch (error) {
-      complain(error);
-    }
+    });
   });
 }
 
@@ -275,10 +289,7 @@ export const actions = chat
       edit,
       stop,
       earlier,
-      prompt: (button) => {
-        text.value = button.textContent;
-        return send();
-      },
+      prompt: (button) => send(button.textContent),
       "copy-answer": async (button) => {
         const turn = await api("GET", path(`/turns/${encodeURIComponent(turnOf(button).dataset.turn)}`));
         await copied(button, turn.answer);
@@ -336,7 +347,7 @@ export const actions = chat
 if (chat) {
   composer.addEventListener("submit", (event) => {
     event.preventDefault();
-    send().catch(complain);
+    take();
   });
   text.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {

@@ -52,6 +52,21 @@ export function inform(text) {
   show(text, "toast info", 4000);
 }
 
+const running = new WeakSet();
+
+/** Does the work of a control, unless it is still being done: a double click counts once. Shows an error. */
+export async function once(control, work) {
+  if (running.has(control)) return;
+  running.add(control);
+  try {
+    await work();
+  } catch (error) {
+    if (error) complain(error);
+  } finally {
+    running.delete(control);
+  }
+}
+
 function show(text, className, milliseconds) {
   const toasts = document.getElementById("toasts");
   for (const each of toasts.children) if (each.textContent === text) each.remove();

@@ -48,10 +48,9 @@ export class Uploads {
       remove.setAttribute("aria-label", `Remove ${file.name}`);
       remove.addEventListener("click", () => this.remove(item));
       item.append(name, remove);
-      this.list.append(item);
       const options = { raw: true, headers: { "Content-Type": file.type || "text/plain" } };
       const upload = api("POST", `/api/files?name=${encodeURIComponent(file.name.slice(-200))}`, file, options);
-      this.found.set(item, upload);
+      this.show(item, upload);
       upload.then(
         () => item.classList.remove("uploading"),
         (error) => {
@@ -60,7 +59,12 @@ export class Uploads {
         },
       );
     }
-    this.list.hidden = !this.found.size;
+  }
+
+  show(item, upload) {
+    this.found.set(item, upload);
+    this.list.append(item);
+    this.list.hidden = false;
   }
 
   remove(item) {
@@ -69,12 +73,15 @@ export class Uploads {
     this.list.hidden = !this.found.size;
   }
 
-  /** Returns the ids of all files, as soon as they are uploaded. */
-  async ids() {
-    return (await Promise.all(this.found.values())).map((file) => file.id);
+  /** Takes the files of a message out of the field. Returns the promises of their uploads by list item. */
+  take() {
+    const taken = new Map(this.found);
+    for (const item of taken.keys()) this.remove(item);
+    return taken;
   }
 
-  clear() {
-    for (const item of [...this.found.keys()]) this.remove(item);
+  /** Puts back the files of a message that was not sent, apart from those whose uploads failed. */
+  restore(taken) {
+    for (const [item, upload] of taken) upload.then(() => this.show(item, upload), () => {});
   }
 }
