@@ -37,7 +37,7 @@ CARLA = Scope(user="carla")
 ANN = Operator("ann")
 TEMPLATE = "empty"
 SETTINGS = {"fsync": "off", "max_connections": "60"}
-LONG = 60.0
+LONG = 240.0
 """Seconds after which a case hangs."""
 
 
