@@ -1,4 +1,4 @@
-.PHONY: setup demo fleet serve check test test-slow coverage covered mutate lint types format bench bench-context bench-server guards site lock clean
+.PHONY: setup demo fleet faults serve check test test-slow coverage covered mutate lint types format bench bench-context bench-server guards site lock clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -28,6 +28,9 @@ demo: setup
 
 fleet: setup
 	$(BIN)/python -m tests.fleet.demo
+
+faults: setup
+	SEED=$(SEED) SEEDS=$(SEEDS) $(BIN)/python -m pytest -n $(WORKERS) -m "slow or postgres" tests/faults
 
 serve: setup
 	$(BIN)/concertino serve
@@ -67,6 +70,8 @@ mutate: setup
 	$(BIN)/python -m tests.mutation --number $(N) $(if $(SEED),--seed $(SEED))
 
 N ?= 20
+faults: SEED ?= 1
+faults: SEEDS ?= 30
 
 lint: setup
 	$(BIN)/ruff check .

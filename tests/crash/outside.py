@@ -19,6 +19,7 @@ from typing import Any
 
 Call = tuple[str, dict[str, Any]]
 Turn = list[Call] | str
+Say = Callable[[dict[str, Any]], Awaitable[None]]
 
 SCRIPTS: dict[str, list[Turn]] = {
     "boss": [
@@ -49,14 +50,14 @@ _fds: dict[str, int] = {}
 _keys: dict[str, dict[str, str]] = {}
 
 
-def _write(log: str, record: dict[str, Any]) -> None:
+def write_line(log: str, record: dict[str, Any]) -> None:
     """In one piece, and in the kernel's hands before this returns: nothing short of a power cut takes it back."""
     if log not in _fds:
         _fds[log] = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.write(_fds[log], json.dumps(record).encode() + b"\n")
 
 
-async def effect(asked: dict[str, Any], say: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
+async def effect(asked: dict[str, Any], say: Say) -> None:
     """Take effect, or tell a probe whether it has."""
     done = _keys.setdefault(asked["log"], {})
     key = asked["key"]
@@ -67,15 +68,16 @@ async def effect(asked: dict[str, Any], say: Callable[[dict[str, Any]], Awaitabl
     text = f"{asked['tool']} {asked['place']} done"
     if applied:
         done[key] = text
-    _write(asked["log"], {**asked, "applied": applied, "at": time.time()})
+    write_line(asked["log"], {**asked, "applied": applied, "at": time.time()})
     await asyncio.sleep(0.001)
     await say({"text": text})
 
 
-async def answer(asked: dict[str, Any], say: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
+async def answer(asked: dict[str, Any], say: Say) -> None:
     """Answer as a model: what follows from the agent and how often it has spoken."""
     request = asked["request"]
-    _write(asked["log"], {**asked, "at": time.time()})
+    tokens = [100 + len(request["messages"]), 10]
+    write_line(asked["log"], {**asked, "tokens": tokens, "at": time.time()})
     agent = request["system"].split()[3].strip(".")
     step = sum(json.loads(message)["role"] == "assistant" for message in request["messages"])
     turn = SCRIPTS[agent][step]
@@ -85,12 +87,11 @@ async def answer(asked: dict[str, Any], say: Callable[[dict[str, Any]], Awaitabl
         await asyncio.sleep(0.0005)
     calls = [] if isinstance(turn, str) else turn
     made = [[f"{agent}-{step}-{n}", name, json.dumps(arguments)] for n, (name, arguments) in enumerate(calls)]
-    await say({"end": True, "text": text + " ", "calls": made, "tokens": [100 + len(request["messages"]), 10]})
+    await say({"end": True, "text": text + " ", "calls": made, "tokens": tokens})
 
 
-async def serve(role: str, path: str) -> None:
+async def serve(handle: Callable[[dict[str, Any], Say], Awaitable[None]], path: str) -> None:
     """Serve until killed."""
-    handle = effect if role == "effects" else answer
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async def say(record: dict[str, Any]) -> None:
@@ -111,4 +112,4 @@ async def serve(role: str, path: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(sys.argv[1], sys.argv[2]))
+    asyncio.run(serve({"effects": effect, "provider": answer}[sys.argv[1]], sys.argv[2]))

@@ -9,14 +9,12 @@ back: its pid, what it stops at, and how it ended. A connection that ends withou
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import signal
 import socket
 import sqlite3
 import sys
-import traceback
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -30,6 +28,7 @@ from concertino.testing import FaultyModel, FaultyStore, Points
 from concertino.usage import Tokens
 
 from .cast import Outside, RemoteModel, agents
+from .forks import say, serve
 
 ROOT = "run_crash"
 
@@ -143,11 +142,6 @@ async def drive(runtime: Runtime, store: FaultyStore, run_id: str, until_waits: 
             await asyncio.sleep(0.01)  # somebody else has it: his lease ends, or he does
 
 
-def say(talk: socket.socket, record: dict[str, Any]) -> None:
-    """Tell the test."""
-    talk.sendall(json.dumps(record).encode() + b"\n")
-
-
 def lock(orders: Orders, talk: socket.socket) -> dict[str, Any]:
     """Take the write lock of the file, and stop with it."""
     connection = sqlite3.connect(Path(orders.folder) / "runs.db", isolation_level=None)
@@ -158,40 +152,20 @@ def lock(orders: Orders, talk: socket.socket) -> dict[str, Any]:
     return {}
 
 
-def child_process(talk: socket.socket) -> None:
-    """What a forked process does; it never returns."""
-    try:
-        lines = talk.makefile("r")
-        orders = Orders(**json.loads(lines.readline()))
-        say(talk, {"pid": os.getpid()})
-        if orders.waits_to_go:
-            lines.readline()
-        done = lock(orders, talk) if orders.do == "lock" else asyncio.run(live(orders, talk))
-        say(talk, {"done": done})
-    except BaseException as error:  # noqa: BLE001 - it is told to the test
-        say(talk, {"done": None, "error": f"{error!r}", "trace": traceback.format_exc()})
-    finally:
-        os._exit(0)
+def run(given: dict[str, Any], talk: socket.socket) -> dict[str, Any]:
+    """Do what the orders *given* say."""
+    orders = Orders(**given)
+    return lock(orders, talk) if orders.do == "lock" else asyncio.run(live(orders, talk))
 
 
-def serve(path: str) -> None:
-    """Fork for each connection, until killed."""
-    for agent in agents(Points(lambda name, number: None)):  # what is slow to import is so once, not in each life
+def warm() -> None:
+    """Import and compile what is slow, once and not in each life."""
+    for agent in agents(Points(lambda name, number: None)):
         for each in agent.tools:
             each.validate({"query": "warm"} if each.name in ("child", "grandchild") else {"place": 1})
     price("remote", "model", Tokens(prompt=1))
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies
-    server = socket.socket(socket.AF_UNIX)
-    server.bind(path + ".new")
-    server.listen(64)
-    Path(path + ".new").rename(path)
-    while True:
-        talk, _ = server.accept()
-        if os.fork() == 0:
-            server.close()
-            child_process(talk)
-        talk.close()
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    warm()
+    serve(sys.argv[1], run)

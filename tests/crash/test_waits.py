@@ -10,6 +10,7 @@ import pytest
 from concertino import OPERATOR, Ask, MemoryStore, Operator, Pending, Resources, ToolContext, tool
 from concertino.errors import RunEndedError, UnknownWaitError
 from concertino.runtime import Runtime
+from concertino.storage import Entry, Head
 from concertino.testing import ScriptedModel, call
 
 from .auditor import Evidence, audit, gather
@@ -203,3 +204,33 @@ async def test_an_approval_after_the_run_was_stopped() -> None:
         assert await results(store, "run_1") != ["paid 5"]
         with pytest.raises(RunEndedError):
             await runtime.resume(OPERATOR, "run_1")
+
+
+class Slow(MemoryStore):
+    """Takes some passes of the event loop for each append, and notes which calls wait without a row of their wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: set[str] = set()
+        self.without_row: list[str] = []
+
+    async def append(self, entry: Entry) -> Head:
+        """See the port."""
+        self.opened.update(wait.key for wait in entry.waits)
+        waiting = {operation.key for operation in entry.operations if operation.state == "waiting"}
+        self.without_row += waiting - self.opened
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return await super().append(entry)
+
+
+async def test_a_call_never_waits_without_the_row_of_its_wait() -> None:
+    """Two calls record their starts in turn, while the third one begins to wait: a crash may follow each append."""
+    store = Slow()
+    model = ScriptedModel((call("pay", amount=1), call("pay", amount=2), call("wait_for", what="a")), "done")
+    runtime = Runtime([Desk(pay, wait_for)], Resources(store=store, models=lambda _: model))
+    run = await runtime.start(chat(model), "desk", run_id="run_1")
+    assert (await run.result()).status == "suspended"
+    assert store.opened == {"run_1:1.2"}
+    assert store.without_row == []
+    await runtime.close()

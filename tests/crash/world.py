@@ -26,7 +26,7 @@ _FAST = Path("/dev/shm")
 class Life:
     """A process that lives by *orders*."""
 
-    def __init__(self, path: str, orders: Orders) -> None:
+    def __init__(self, path: str, orders: Any) -> None:
         self._talk = socket.socket(socket.AF_UNIX)
         self._talk.connect(path)
         self._lines = self._talk.makefile("r")
@@ -50,7 +50,7 @@ class Life:
     def end(self) -> dict[str, Any] | None:
         """How it ended, when it has; None: it was killed."""
         said = self.read()
-        while "point" in said:
+        while "point" in said or "ready" in said:
             said = self.read()
         self.bury()
         if said.get("done", said) is None:
@@ -60,6 +60,8 @@ class Life:
     def until_stopped(self) -> str:
         """The point at which it has stopped itself, once it surely stands; "": it came to its end before."""
         said = self.read()
+        while "ready" in said:
+            said = self.read()
         if "point" not in said:
             self.bury()
             return ""
@@ -98,11 +100,11 @@ class Case:
 
     def effects(self) -> list[dict[str, Any]]:
         """What the receiver of effects has written down."""
-        return _lines(self.folder / "effects")
+        return lines_of(self.folder / "effects")
 
     def calls(self) -> list[dict[str, Any]]:
         """What the provider has written down."""
-        return _lines(self.folder / "calls")
+        return lines_of(self.folder / "calls")
 
     def life(self, do: str = "finish", **orders: Any) -> Life:
         """A new process."""
@@ -121,14 +123,14 @@ class Case:
 class World:
     """The processes outside, for all cases."""
 
-    def __init__(self) -> None:
+    def __init__(self, package: str = "tests.crash") -> None:
         self.sockets = Path(tempfile.mkdtemp(prefix="crash", dir=_FAST if _FAST.is_dir() else None))
         self._processes = [
             subprocess.Popen([sys.executable, "-m", *module, f"{self.sockets}/{name}"], cwd=REPOSITORY)
             for name, module in (
-                ("effects", ["tests.crash.outside", "effects"]),
-                ("provider", ["tests.crash.outside", "provider"]),
-                ("program", ["tests.crash.program"]),
+                ("effects", [f"{package}.outside", "effects"]),
+                ("provider", [f"{package}.outside", "provider"]),
+                ("program", [f"{package}.program"]),
             )
         ]
         self._cases = 0
@@ -139,8 +141,12 @@ class World:
 
     def case(self, name: str = "case") -> Case:
         """A case of its own."""
+        return Case(self, self.folder(name))
+
+    def folder(self, name: str) -> Path:
+        """A path that no other case has."""
         self._cases += 1
-        return Case(self, self.sockets / f"{name}-{self._cases}")
+        return self.sockets / f"{name}-{self._cases}"
 
     def close(self) -> None:
         """End the processes, and forget the cases."""
@@ -167,7 +173,7 @@ def stop_self(at: str = ".*", count: int = 1) -> dict[str, Any]:
     return {"signal": int(signal.SIGSTOP), "at": at, "count": count}
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
+def lines_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 

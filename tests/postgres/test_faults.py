@@ -14,8 +14,8 @@ from concertino.errors import StaleClaimError, StorageError
 from concertino.storage import EventBatch, EventRow, PostgresStore
 from concertino.testing.store_suite.kit import SCOPE, end, record, result_of, start_tree, wait, whole
 from concertino.testing.store_suite.store_calls import REPLY, called, calling
+from tests.faults.proxy import Proxy, proxy_to
 
-from .proxy import Proxy, proxy_to
 from .server import Server, until_locked
 
 

@@ -14,7 +14,6 @@ from ..providers.base import Model, ModelRequest
 from ..records import record
 from ..storage.types import Reservation
 from ..token_engine.edits import Edit
-from ..waits import Wait
 from .journal.entries import (
     CallsChanged,
     Ended,
@@ -170,9 +169,9 @@ async def record_answer(
     run.phase += 1
 
 
-async def record_calls(run: RunSession, *, waits: Sequence[Wait] = ()) -> None:
+async def record_calls(run: RunSession) -> None:
     """Record the calls that began, wait or ended before the others."""
-    await run.journal.append(CallsChanged(), run.state.step, waits=waits)
+    await run.journal.append(CallsChanged(), run.state.step)
 
 
 async def record_suspension(run: RunSession, outcome: Finish | None = None) -> None:

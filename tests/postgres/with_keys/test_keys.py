@@ -27,8 +27,8 @@ from concertino.storage import (
 from concertino.testing.store_suite.kit import Tree, claim_tree, operation, result_of, start_tree, wait, whole
 from concertino.testing.store_suite.store_erasure import held
 from concertino.wiring import open_keys, open_store
+from tests.faults.proxy import proxy_to
 
-from ..proxy import proxy_to
 from ..server import Server
 from .conftest import MASTER
 

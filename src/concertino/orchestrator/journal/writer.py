@@ -49,6 +49,8 @@ class _Gathered:
     """Contents of media that texts name, by digest; None: of none."""
     calls: dict[str, Operation] = field(default_factory=dict)
     """Tool calls by key, as they are now."""
+    waits: dict[str, Wait] = field(default_factory=dict)
+    """Waits of calls that began to wait, by key."""
     closed: list[str] = field(default_factory=list)
     """Keys of tool calls whose outcome the conversation contains."""
     common: Common = field(default_factory=Common)
@@ -57,7 +59,7 @@ class _Gathered:
         """Return this and *later* as one."""
         for name in ("usage", "settle", "attempts", "messages", "closed"):
             getattr(self, name).extend(getattr(later, name))
-        for name in ("progress", "texts", "calls"):
+        for name in ("progress", "texts", "calls", "waits"):
             getattr(self, name).update(getattr(later, name))
         self.named += later.named
         self.of_conversation |= later.of_conversation
@@ -199,9 +201,11 @@ class Journal:
         """Record that the view has the edits of the context in entry 0; *example_count* messages precede them."""
         self._gathered.common.carried = example_count
 
-    def operation(self, operation: Operation) -> None:
-        """Record the state of a tool call."""
+    def operation(self, operation: Operation, wait: Wait | None = None) -> None:
+        """Record the state of a tool call, and the *wait* that it begins: whichever append is next writes both."""
         self._gathered.calls[operation.key] = operation
+        if wait is not None:
+            self._gathered.waits[operation.key] = wait
 
     def close(self, keys: Iterable[str]) -> None:
         """Record that the conversation contains the outcomes of these calls."""
@@ -284,7 +288,6 @@ class Journal:
         step: int,
         operations: Sequence[Operation] = (),
         *,
-        waits: Sequence[Wait] = (),
         reserve: Reservation | None = None,
         end: RunEnd | None = None,
         read: int | None = None,
@@ -311,7 +314,7 @@ class Journal:
             if aside or usage_only:
                 gathered, rest = gathered.split()
                 self._gathered = rest if aside else self._gathered
-            row = self._row(entry, step, gathered, operations, waits=waits, reserve=reserve, end=end, read=read)
+            row = self._row(entry, step, gathered, operations, reserve=reserve, end=end, read=read)
             if self._tree.flush_events is not None:
                 # Queued before the entry: if a crash follows, the log has what the journal has.
                 self._tree.flush_events(self.run_id, row.seq)
@@ -381,13 +384,15 @@ class Journal:
         gathered: _Gathered,
         operations: Sequence[Operation],
         *,
-        waits: Sequence[Wait] = (),
         reserve: Reservation | None = None,
         end: RunEnd | None = None,
         read: int | None = None,
     ) -> stored.Entry:
         assert self._tree.claim is not None
         changed = [*gathered.calls.values(), *operations]
+        waits: Sequence[Wait] = ()
+        if gathered.waits:
+            waits = [wait for key, wait in gathered.waits.items() if gathered.calls[key].state == "waiting"]
         common, closed = gathered.common, [*gathered.closed, *[key for key, _ in gathered.attempts]]
         common.texts = [*gathered.texts, *gathered.named]
         common.transitions = [(operation.key, operation.state) for operation in changed]

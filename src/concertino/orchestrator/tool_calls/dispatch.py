@@ -298,8 +298,8 @@ class ToolCalls:
             return
         wait = wait_of(run, call.call, call.key, needs)
         call.apply("wait", needs.kind)
-        call.note()
-        await record_calls(run, waits=[wait])
+        run.journal.operation(call.operation(), wait)
+        await record_calls(run)
         context.report(CallWaiting, call.key, needs.kind, needs.arguments, needs.who, needs.note, needs.seconds)
 
     # -- tasks ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A TCP proxy before the server, which can lose answers."""
+"""A TCP proxy before a server, which cuts, delays, drops and half-opens connections."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from contextlib import asynccontextmanager, suppress
 
 
 class Proxy:
-    """Forwards connections to a port; `cut`, `swallow` and `freeze` are its faults."""
+    """Forwards connections to a port of this machine. Its faults are attributes, to be changed at any time."""
 
     def __init__(self, port: int) -> None:
         self._target = port
         self.port = 0
         self.connections = 0
+        self.delay = 0.0
+        """Seconds that each piece is late."""
         self.frozen = False
         """Whether nothing passes, and no connection is closed."""
+        self.deaf = False
+        """Whether requests pass and answers are dropped: the connections are half-open."""
         self.swallows = 0
         """The number of answers to lose, each with its connection."""
         self._writers: set[asyncio.StreamWriter] = set()
@@ -24,7 +28,11 @@ class Proxy:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Forward one connection."""
         self.connections += 1
-        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        try:
+            up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:  # the server is down
+            writer.close()
+            return
         both = {writer, up_writer}
         self._writers |= both
         pumps = [self._pump(reader, up_writer, both, down=False), self._pump(up_reader, writer, both, down=True)]
@@ -56,6 +64,10 @@ class Proxy:
                 if down and self.swallows:
                     self.swallows -= 1
                     break
+                if down and self.deaf:
+                    continue
+                if self.delay:
+                    await asyncio.sleep(self.delay)
                 while self.frozen:  # noqa: ASYNC110 - a test ends it
                     await asyncio.sleep(0.01)
                 writer.write(data)
