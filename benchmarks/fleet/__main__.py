@@ -91,7 +91,10 @@ def _woken(server: Server, *, quick: bool) -> None:
 
 
 def _waiting(server: Server, *, quick: bool) -> None:
-    print("\nwaiting conversations: wake-up ms (median, 95 %), a pass of the watchdog ms, MiB more, kB on disk each")
+    print(
+        "\nwaiting conversations: wake-up ms (median, 95 %), rows, pages, a pass of the watchdog ms, rows, pages,"
+        " MiB more, kB on disk each"
+    )
     for copies in (1_000, 10_000) if quick else (1_000, 100_000, 1_000_000):
         url, bus = server.database(), NatsServer()
         bus.start()
@@ -101,10 +104,12 @@ def _waiting(server: Server, *, quick: bool) -> None:
         finally:
             bus.stop()
         print(
-            f"  {found['waiting']:>9,} {found['wake_ms']:7.1f} {found['wake_p95_ms']:7.1f} {found['look_ms']:7.2f}"
-            f" {found['grown_mib']:7.1f} {found['disk_kb']:6.1f}",
+            f"  {found['waiting']:>9,} {found['wake_ms']:7.1f} {found['wake_p95_ms']:7.1f}"
+            f" {found['wake_rows']:6} {found['wake_pages']:6} {found['look_ms']:7.2f}"
+            f" {found['look_rows']:6} {found['look_pages']:6} {found['grown_mib']:7.1f} {found['disk_kb']:6.1f}",
             flush=True,
         )
+    print("  kB each, with indexes: " + ", ".join(f"{name} {kb:.1f}" for name, kb in found["tables_kb"].items()))
 
 
 def main() -> None:
