@@ -75,7 +75,8 @@ async def effect(asked: dict[str, Any], say: Callable[[dict[str, Any]], Awaitabl
 async def answer(asked: dict[str, Any], say: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
     """Answer as a model: what follows from the agent and how often it has spoken."""
     request = asked["request"]
-    _write(asked["log"], {**asked, "at": time.time()})
+    tokens = [100 + len(request["messages"]), 10]
+    _write(asked["log"], {**asked, "tokens": tokens, "at": time.time()})
     agent = request["system"].split()[3].strip(".")
     step = sum(json.loads(message)["role"] == "assistant" for message in request["messages"])
     turn = SCRIPTS[agent][step]
@@ -85,7 +86,7 @@ async def answer(asked: dict[str, Any], say: Callable[[dict[str, Any]], Awaitabl
         await asyncio.sleep(0.0005)
     calls = [] if isinstance(turn, str) else turn
     made = [[f"{agent}-{step}-{n}", name, json.dumps(arguments)] for n, (name, arguments) in enumerate(calls)]
-    await say({"end": True, "text": text + " ", "calls": made, "tokens": [100 + len(request["messages"]), 10]})
+    await say({"end": True, "text": text + " ", "calls": made, "tokens": tokens})
 
 
 async def serve(role: str, path: str) -> None:
