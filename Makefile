@@ -1,4 +1,4 @@
-.PHONY: setup demo fleet serve check test test-slow coverage covered mutate lint types format bench bench-context bench-server guards site lock clean
+.PHONY: setup demo fleet soak serve check test test-slow coverage covered mutate lint types format bench bench-context bench-server guards site lock clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -28,6 +28,9 @@ demo: setup
 
 fleet: setup
 	$(BIN)/python -m tests.fleet.demo
+
+soak: setup
+	$(BIN)/python -m tests.soak $(ARGS)
 
 serve: setup
 	$(BIN)/concertino serve
