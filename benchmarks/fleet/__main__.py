@@ -23,7 +23,7 @@ from benchmarks.fleet.rows import multiply
 from benchmarks.fleet.waiting import prepare, waiting, woken
 
 PARTS = ("steps", "claims", "woken", "waiting")
-_SYSTEMS = ("concertino_postgres", "dbos_postgres", "langgraph_postgres")
+_SYSTEMS = ("concertino_postgres", "dbos_postgres", "langgraph_postgres", "procrastinate_postgres")
 _PATIENCE = 600.0
 _SETTINGS = {"checkpoint_timeout": "1h", "max_wal_size": "16GB", "shared_buffers": "512MB"}
 """No checkpoint within a measurement: after one, the log has whole pages."""
@@ -46,11 +46,11 @@ def _steps(server: Server, *, quick: bool, peers: bool) -> None:
         problem = environments.prepare(system, install=True)
         found = {"error": problem} if problem else _measured(system, {**size, "url": server.database()})
         if "error" in found:
-            print(f"  {system:20} {found['error']}")
+            print(f"  {system:22} {found['error']}")
             continue
         ratio = f"{found['to_rows']:.1f} x" if "to_rows" in found else ""
         print(
-            f"  {system:20} {found['ms']:6.2f} {ratio:>6} {found['cpu_ms']:6.2f} {found['server_ms']:6.2f}"
+            f"  {system:22} {found['ms']:6.2f} {ratio:>6} {found['cpu_ms']:6.2f} {found['server_ms']:6.2f}"
             f" {found['early_kb']:6.1f} {found['late_kb']:6.1f}"
             f"   {found['transactions']:.1f} transactions, usage {found['usage']}",
             flush=True,
