@@ -20,9 +20,10 @@ from tests.postgres.server import Server
 from benchmarks import environments
 from benchmarks.fleet.claims import claims
 from benchmarks.fleet.rows import multiply
+from benchmarks.fleet.turns import turns
 from benchmarks.fleet.waiting import prepare, waiting, woken
 
-PARTS = ("steps", "claims", "woken", "waiting")
+PARTS = ("steps", "turns", "claims", "woken", "waiting")
 _SYSTEMS = ("concertino_postgres", "dbos_postgres", "langgraph_postgres", "procrastinate_postgres")
 _PATIENCE = 600.0
 _SETTINGS = {"checkpoint_timeout": "1h", "max_wal_size": "16GB", "shared_buffers": "512MB"}
@@ -66,6 +67,17 @@ def _measured(system: str, parameters: dict[str, Any]) -> dict[str, Any]:
         return {"error": (done.stderr.strip().splitlines() or ["no reason given"])[-1]}
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def _turns(server: Server, *, quick: bool) -> None:
+    print("\na turn of a conversation with two tool calls: transactions, log kB, disk kB, ms of the server, CPU ms")
+    for seconds in (0.0, 2.0):
+        for at_once in (1, 50) if quick else (1, 50, 500):
+            found = asyncio.run(turns(server.database(), at_once, seconds))
+            shown = " ".join(
+                f"{found[name]:7.1f}" for name in ("transactions", "log_kb", "disk_kb", "server_ms", "cpu_ms")
+            )
+            print(f"  {at_once:3} at once, streamed for {seconds:g} s: {shown}", flush=True)
 
 
 def _claims(server: Server, *, quick: bool) -> None:
@@ -120,7 +132,7 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, help="one part")
     arguments = parser.parse_args()
     steps = partial(_steps, peers=not arguments.no_peers)
-    parts: dict[str, Callable[..., None]] = dict(zip(PARTS, (steps, _claims, _woken, _waiting), strict=True))
+    parts: dict[str, Callable[..., None]] = dict(zip(PARTS, (steps, _turns, _claims, _woken, _waiting), strict=True))
     for name, part in parts.items():
         if arguments.only in (None, name):
             with _server() as server:
