@@ -23,7 +23,14 @@ FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]*)#?([^)\s]*)\)")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
+LONG = ("testing.md",)
+"""Pages whose examples play hundreds of runs."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=page.name, marks=[pytest.mark.slow] if page.name in LONG else []) for page in PAGES],
+)
 def test_the_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run them in the order of the page, in one namespace, with `await` allowed as in `python -m asyncio`.
 
@@ -62,7 +69,14 @@ def test_examples_run(example: Path, tmp_path: Path) -> None:
     assert done.stdout.strip()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
+LONG = ("testing.md",)
+"""Pages whose examples play hundreds of runs."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=page.name, marks=[pytest.mark.slow] if page.name in LONG else []) for page in PAGES],
+)
 def test_links_have_targets(page: Path) -> None:
     for link, anchor in LINK.findall(page.read_text()):
         if link.startswith("http"):

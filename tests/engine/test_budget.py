@@ -163,7 +163,7 @@ def scripted(kinds: list[str]) -> Mapping[str, Any]:
 
 
 @given(st.lists(answers, max_size=14), st.integers(0, 6_000), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_never_overdrawn(kinds: list[str], tokens: int, in_money: bool) -> None:
     async def go() -> None:
         budget = Budget(money=Decimal(tokens) * 3 / 1_000) if in_money else Budget(tokens=tokens)

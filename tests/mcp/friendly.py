@@ -66,6 +66,12 @@ def whoami(ctx: Context) -> str:
     return str((ctx.headers or {}).get("authorization"))
 
 
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+def traced(ctx: Context) -> str:
+    """Return the caller's trace."""
+    return str((ctx.request_context.meta or {}).get("traceparent"))
+
+
 @server.tool()
 async def grow(ctx: Context) -> str:
     """Offer a further tool."""

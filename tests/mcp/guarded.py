@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import uvicorn
@@ -198,9 +197,9 @@ async def serving() -> AsyncIterator[GuardedServer]:
     await task
 
 
-async def browse(url: str) -> dict[str, str]:
-    """Open a login page as the user's browser does, and return the query with which it is sent back."""
+async def browse(url: str) -> str:
+    """Open a login page as the user's browser does, and return the address to which it is sent back."""
     async with httpx2.AsyncClient(trust_env=False) as client:
         response = await client.get(url)
     assert response.status_code == 302, response.text
-    return dict(parse_qsl(urlsplit(response.headers["location"]).query))
+    return str(response.headers["location"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import httpx2
 import pytest
@@ -49,9 +50,10 @@ async def test_an_answer_that_was_changed_is_refused(
 ) -> None:
     async with product(guarded, call("notes_log_in")) as shop:
         await shop.start()
-        query = await browse(await shop.url())
+        address, _, query = (await browse(await shop.url())).partition("?")
+        changed = f"{address}?{urlencode(change(dict(parse_qsl(query))))}"
         with pytest.raises(LoginError):
-            await shop.oauth.finish(shop.runtime, ANN, change(query))
+            await shop.oauth.finish(shop.runtime, ANN, changed)
         assert not await shop.oauth.is_logged_in(shop.server, ANN)
         await shop.wait()  # it is still open
 
@@ -60,32 +62,63 @@ async def test_nobody_completes_the_login_of_another_user(guarded: GuardedServer
     async with product(guarded, *[call("notes_log_in")] * 2) as shop:
         await shop.start()
         await shop.start(BOB)
-        query = await browse(await shop.url())
+        answer = await browse(await shop.url())
         for stranger in (BOB, Scope("globex", "ann"), Scope("acme"), Scope()):
             with pytest.raises(LoginError, match="no login of yours"):
-                await shop.oauth.finish(shop.runtime, stranger, query)
+                await shop.oauth.finish(shop.runtime, stranger, answer)
         await shop.wait()
         await shop.wait(BOB)
         assert not guarded.accounts.access
 
 
+async def test_the_code_of_another_server_is_refused(guarded: GuardedServer) -> None:
+    """A hostile server sends its user on to an honest one, with the state of its own login, to get that one's code."""
+    async with serving() as honest, product(guarded) as shop:
+        login = await shop.oauth.begin(shop.server, ANN)
+        other = await shop.oauth.begin(McpServer(name="other", url=honest.url, oauth=shop.oauth), ANN)
+        state = dict(parse_qsl(urlsplit(login).query))["state"]
+        address, _, query = (await browse(other)).partition("?")
+        forged = urlencode({key: value for key, value in parse_qsl(query) if key != "iss"} | {"state": state})
+        with pytest.raises(LoginError, match="another authorization server"):
+            await shop.oauth.finish(shop.runtime, ANN, f"{address}?{forged}")
+        assert not guarded.accounts.access
+
+
+@pytest.mark.parametrize("names_itself", [True, False])
+async def test_a_metadata_document_needs_answers_that_name_their_server(
+    guarded: GuardedServer, names_itself: bool
+) -> None:
+    """Its redirect address is that of other servers, too."""
+    document, address = "https://chat.example/client.json", guarded.url.removesuffix("/mcp") + METADATA
+    async with httpx2.AsyncClient(trust_env=False) as client:
+        metadata = (await client.get(address)).json()
+    metadata["client_id_metadata_document_supported"] = True
+    metadata["authorization_response_iss_parameter_supported"] = names_itself
+    guarded.replaced[METADATA] = JSONResponse(metadata)
+    async with product(guarded) as shop:
+        oauth = McpOAuth(Vault(shop.store, [KEY]), CALLBACK, client_metadata_url=document)
+        query = dict(parse_qsl(urlsplit(await oauth.begin(shop.server, ANN)).query))
+    assert (query["client_id"] == document, query["redirect_uri"] == CALLBACK) == (names_itself, names_itself)
+    assert query["redirect_uri"].startswith(CALLBACK)
+
+
 async def test_a_login_is_complete_once(guarded: GuardedServer) -> None:
     async with product(guarded) as shop:
-        query = await browse(await shop.oauth.begin(shop.server, ANN))
-        await shop.oauth.finish(shop.runtime, ANN, query)
+        answer = await browse(await shop.oauth.begin(shop.server, ANN))
+        await shop.oauth.finish(shop.runtime, ANN, answer)
         with pytest.raises(LoginError, match="it is complete"):
-            await shop.oauth.finish(shop.runtime, ANN, query)
+            await shop.oauth.finish(shop.runtime, ANN, answer)
 
 
 async def test_the_route_of_the_server_completes_the_logins_of_its_own_user(guarded: GuardedServer) -> None:
     async with product(guarded, call("notes_log_in"), "Done.") as shop:
         app = create_app(shop.runtime, authenticate, routes={"/mcp": login_routes(shop.oauth)})
         run = await shop.start()
-        query = await browse(await shop.url())
-        await User(app, "")("GET", "/mcp/callback", 401, params=query)
-        refused = await User(app, "acme/bob")("GET", "/mcp/callback", 400, params=query)
+        path = (await browse(await shop.url())).removeprefix("https://chat.example")
+        await User(app, "")("GET", path, 401)
+        refused = await User(app, "acme/bob")("GET", path, 400)
         assert "no login of yours" in refused.text
-        page = await User(app)("GET", "/mcp/callback", 200, params=query)
+        page = await User(app)("GET", path, 200)
         assert "You have logged in to notes." in page.text
         assert (await shop.end(run)).status == "completed"
         marked = await User(app)("GET", "/mcp/callback", 400, params={"state": "<script>.1"})
@@ -158,9 +191,9 @@ async def test_metadata_that_cannot_be_trusted_are_an_error_of_the_call(
 async def test_tokens_in_a_wrong_form_are_not_shown(guarded: GuardedServer) -> None:
     guarded.replaced["/token"] = {"access_token": "access-1", "expires_in": "never"}
     async with product(guarded) as shop:
-        query = await browse(await shop.oauth.begin(shop.server, ANN))
+        answer = await browse(await shop.oauth.begin(shop.server, ANN))
         with pytest.raises(LoginError, match="invalid tokens") as raised:
-            await shop.oauth.finish(shop.runtime, ANN, query)
+            await shop.oauth.finish(shop.runtime, ANN, answer)
     assert "access-1" not in str(raised.value)
 
 
@@ -184,11 +217,11 @@ async def test_a_row_that_was_copied_to_another_user_is_not_opened(guarded: Guar
 @pytest.mark.slow
 async def test_a_client_of_an_authorization_server_that_has_forgotten_it_is_replaced(guarded: GuardedServer) -> None:
     async with product(guarded) as shop:
-        query = await browse(await shop.oauth.begin(shop.server, ANN))
+        answer = await browse(await shop.oauth.begin(shop.server, ANN))
         forgotten = list(guarded.accounts.clients)
         guarded.accounts.clients.clear()
         with pytest.raises(LoginError):
-            await shop.oauth.finish(shop.runtime, ANN, query)
+            await shop.oauth.finish(shop.runtime, ANN, answer)
         await shop.log_in()
         again = list(guarded.accounts.clients)
         assert again != forgotten

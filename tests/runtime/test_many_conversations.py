@@ -19,7 +19,7 @@ from concertino.testing import Answer, ScriptedModel
 
 from .test_conversations import ANN, Held, echo, echoes, process, say
 
-READERS = 200
+READERS = 60
 
 
 def count(*kinds: type) -> int:

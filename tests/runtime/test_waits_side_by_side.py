@@ -14,6 +14,7 @@ from concertino import (
     Allow,
     Ask,
     Chat,
+    Deny,
     Limits,
     Pending,
     RunContext,
@@ -307,3 +308,32 @@ async def test_an_approved_call_runs_while_others_of_its_turn_run(store: Store) 
     assert not live.done
     free.set()
     assert texts((await live.result()).messages) == ["paid 1", "sent"]
+
+
+@pytest.mark.parametrize("decision", [Ask(), Deny("no longer")])
+async def test_a_stricter_rule_meets_a_call_whose_sub_agent_waits(store: Store, decision: Ask | Deny) -> None:
+    """The call has begun, so nobody is asked about it; a denial ends it."""
+    strict = False
+
+    class Strict(AgentConfig[None]):
+        name = "strict"
+        prompt = "You are strict."
+        tools = (delegate(Asks(), name="below", description="Below."),)
+
+        def authorize_tool_call(
+            self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]
+        ) -> Allow | Ask | Deny:
+            return decision if strict else Allow()
+
+    scripts = {"You are strict": [call("below", query="x"), "end"], "You are a desk": [call("pay", amount=1), "child"]}
+    model = Steady(scripts=scripts)
+    result = await (await runtime(store, model, Strict()).start(Chat(model=model, message="go"), "strict")).result()
+    assert result.status == "suspended"
+    strict = True
+    (wait,) = result.waiting
+    process = runtime(store, model, Strict())
+    await process.approve(OPERATOR, wait.key)
+    result = await (await process.resume(OPERATOR, wait.root_id)).result()
+    assert (result.status, result.text) == ("completed", "end")
+    assert texts(result.messages) == (["child"] if isinstance(decision, Ask) else ["not allowed: no longer"])
+    assert await store.waits(OPERATOR, root_id=wait.root_id) == ()

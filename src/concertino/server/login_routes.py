@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def login_routes(oauth: McpOAuth) -> list[Route]:
-    """Return the route that completes the logins of *oauth*, for `create_app(routes={"/mcp": ...})`: `/mcp/callback`.
+    """Return the routes that complete the logins of *oauth*, for `create_app(routes={"/mcp": ...})`.
+
+    They are `/mcp/callback` and the addresses one level below it.
 
     The product's `authenticate` must recognize the user in a request without any header of the product's own, as by a
     cookie that is `SameSite=Lax`, because another site sends the browser here.
@@ -24,13 +26,13 @@ def login_routes(oauth: McpOAuth) -> list[Route]:
 
     async def callback(request: Request) -> Response:
         try:
-            outcome = await oauth.finish(request.app.state.server.runtime, request.state.scope, request.query_params)
+            outcome = await oauth.finish(request.app.state.server.runtime, request.state.scope, str(request.url))
         except ConcertinoError as error:
             return _page(str(error), 400)
         done = "You have logged in to" if outcome.accepted else "You have not logged in to"
         return _page(f"{done} {outcome.server}. You can close this page.")
 
-    return [Route("/callback", callback)]
+    return [Route("/callback", callback), Route("/callback/{issuer}", callback)]
 
 
 def _page(text: str, status: int = 200) -> Response:

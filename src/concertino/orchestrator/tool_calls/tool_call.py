@@ -287,7 +287,7 @@ class Call:
         decision = await hooks.authorize_tool_call(run.context, call, arguments)
         if isinstance(decision, Deny):
             raise ToolError(f"not allowed: {decision.reason}")
-        if isinstance(decision, Ask):
+        if isinstance(decision, Ask) and self.waits_for != "sub_agent":  # that call has begun: its sub-agent continues
             raise NeedsAnswer("approval", decision.seconds, decision.who, decision.note, shown)
         return arguments
 

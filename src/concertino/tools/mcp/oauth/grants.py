@@ -76,7 +76,7 @@ class Grants:
             newer = await refresh(self._client(grant.server_url), grant)
         except TokenRefusedError as error:
             if error.code != "invalid_grant":  # otherwise the link of the next login would lead nowhere
-                await self._forget_client(scope, str(grant.server.metadata["issuer"]))
+                await self._forget_client(scope, grant.server.issuer)
             await self._vault.delete(scope, _name(server), version=version)
             return None
         except LoginError:

@@ -57,6 +57,11 @@ class AuthorizationServer:
     resource: str
     """The resource that tokens are for (RFC 8707)."""
 
+    @property
+    def issuer(self) -> str:
+        """Its name."""
+        return str(self.metadata["issuer"])
+
 
 @record(kw_only=True)
 class PendingLogin:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import httpx2
 from mcp.client.auth import OAuthFlowError, PKCEParameters
@@ -78,10 +78,12 @@ class LoginOutcome:
 class McpOAuth:
     """Logins of users to MCP servers by OAuth 2.1. The tokens are in *vault*, a `storage.Vault`.
 
-    *redirect_uri* is the address of the product to which authorization servers send users back; there, call `finish`.
-    *clients* are used with the authorization servers that they name. Of the others, those with support for metadata
-    documents get *client_metadata_url*, and with the rest a client *client_name* is registered, once for each tenant.
-    *allow_private* permits authorization servers at private addresses.
+    *redirect_uri* is the address of the product to which authorization servers send users back; there and at the
+    addresses one level below it, call `finish`. *clients* are used with the authorization servers that they name. Any
+    other server gets *client_metadata_url* if it reads metadata documents and names itself in its answers. Otherwise a
+    client *client_name* is registered, once for each tenant, with an address of its own below *redirect_uri*: a hostile
+    server cannot pass another one's code off as its own (RFC 9700, section 4.4). *allow_private* permits authorization
+    servers at private addresses.
 
     Raises `ConfigurationError` if an argument is invalid.
     """
@@ -127,17 +129,22 @@ class McpOAuth:
             if await self._vault.put(scope, _login_name(server.name), asdict(made), version=version):
                 return made.url
 
-    async def finish(self, runtime: Runs, scope: Scope, answer: Mapping[str, str]) -> LoginOutcome:
-        """Complete a login with the query of the request to the redirect address, and answer all runs that wait for it.
+    async def finish(self, runtime: Runs, scope: Scope, url: str) -> LoginOutcome:
+        """Complete a login with the *url* of the request to the redirect address, and answer all runs that wait for it.
 
-        *scope* is that of the product's own session of the request, so that no user completes the login of another one.
-        A refusal by the user is an outcome, too. Raises `LoginError`, whose message may be shown to the user.
+        Of the url, the last part of its path and its query count, so that a proxy may have changed the rest. *scope* is
+        that of the product's own session of the request, so that no user completes the login of another one. A refusal
+        by the user is an outcome, too. Raises `LoginError`, whose message may be shown to the user.
         """
+        found = urlsplit(url)
+        answer = dict(parse_qsl(found.query, keep_blank_values=True))
         name = answer.get("state", "").rpartition(".")[0]
         value, version = await self._vault.get(scope, _login_name(name))
         if value is None or not secrets.compare_digest(value["state"].encode(), answer["state"].encode()):
             raise LoginError("no login of yours is in progress here: use the newest link, or it is complete")
         login = _pending(value)
+        if _last(found.path) != _last(urlsplit(login.redirect_uri).path):
+            raise LoginError("the answer came to the address of another authorization server")
         try:
             validate_authorization_response_iss(answer.get("iss"), OAuthMetadata.model_validate(login.server.metadata))
         except OAuthFlowError:
@@ -179,15 +186,16 @@ class McpOAuth:
         scopes = union_scopes(granted, wanted) or ""
         pkce = PKCEParameters.generate()
         state = f"{server.name}.{secrets.token_urlsafe(_STATE_BYTES)}"
+        registered, redirect_uri = await self._registration(client, scope, found, scopes)
         known = AuthorizationServer(
             metadata=found.metadata.model_dump(mode="json", exclude_none=True),
-            client=await self._registration(client, scope, found, scopes),
+            client=registered,
             resource=found.resource,
         )
         query = {
             "response_type": "code",
             "client_id": known.client["client_id"],
-            "redirect_uri": self._redirect_uri,
+            "redirect_uri": redirect_uri,
             "state": state,
             "code_challenge": pkce.code_challenge,
             "code_challenge_method": "S256",
@@ -203,35 +211,40 @@ class McpOAuth:
             server_url=server.url,
             state=state,
             verifier=pkce.code_verifier,
-            redirect_uri=self._redirect_uri,
+            redirect_uri=redirect_uri,
             scopes=scopes,
             url=client.checked(f"{page}{'&' if urlsplit(page).query else '?'}{urlencode(query)}"),
         )
 
     async def _registration(
         self, client: GuardedClient, scope: Scope, found: Discovered, scopes: str
-    ) -> dict[str, Any]:
+    ) -> tuple[dict[str, Any], str]:
+        """Return the client with this authorization server, and the address to which it sends users back."""
         own = next((each for each in self._clients if issuers_match(each.issuer, found.issuer)), None)
         if own is not None:
             method = "client_secret_post" if own.client_secret else "none"
             supported = found.metadata.token_endpoint_auth_methods_supported or ["client_secret_basic"]
             if own.client_secret and method not in supported:
                 method = "client_secret_basic"
-            return {
+            made = {
                 "client_id": own.client_id,
                 "client_secret": own.client_secret,
                 "token_endpoint_auth_method": method,
             }
-        if should_use_client_metadata_url(found.metadata, self._client_metadata_url):
-            return {"client_id": self._client_metadata_url, "token_endpoint_auth_method": "none"}
+            return made, self._redirect_uri
+        names_itself = found.metadata.authorization_response_iss_parameter_supported
+        if names_itself and should_use_client_metadata_url(found.metadata, self._client_metadata_url):
+            made = {"client_id": self._client_metadata_url, "token_endpoint_auth_method": "none"}
+            return made, self._redirect_uri
+        redirect_uri = _address_of(self._redirect_uri, found.issuer)
         tenant, name = Scope(scope.tenant), self._client_name_in_vault(found.issuer)
         while True:
             kept, version = await self._vault.get(tenant, name)
             if kept is not None and not 0 < kept["client"].get("client_secret_expires_at", 0) < time.time():
-                return dict(kept["client"])
-            made = await register(client, found, self._redirect_uri, self._client_name, scopes)
+                return dict(kept["client"]), redirect_uri
+            made = await register(client, found, redirect_uri, self._client_name, scopes)
             if await self._vault.put(tenant, name, {"client": made}, version=version):
-                return made
+                return made, redirect_uri
 
     async def _complete(self, scope: Scope, name: str, login: PendingLogin, code: str) -> None:
         grant, _ = await self._grants.stored(scope, name, login.server_url)
@@ -242,7 +255,7 @@ class McpOAuth:
         except TokenRefusedError as error:
             if error.code != "invalid_grant":
                 await self._vault.delete(scope, _login_name(name))
-                await self._forget_client(scope, str(login.server.metadata["issuer"]))
+                await self._forget_client(scope, login.server.issuer)
             raise
         await self._grants.keep(scope, name, made)
 
@@ -278,8 +291,17 @@ def _pending(value: dict[str, Any]) -> PendingLogin:
 
 def _fits(login: PendingLogin, server: LoginServer, redirect_uri: str, challenge: Challenge) -> bool:
     """Return whether a login in progress is to this server, and for all scopes that it asks for."""
-    same = (login.server_url, login.redirect_uri) == (server.url, redirect_uri)
+    addresses = (redirect_uri, _address_of(redirect_uri, login.server.issuer))
+    same = login.server_url == server.url and login.redirect_uri in addresses
     return same and set(challenge.scopes.split()) <= set(login.scopes.split())
+
+
+def _address_of(redirect_uri: str, issuer: str) -> str:
+    return f"{redirect_uri.rstrip('/')}/{digest(issuer)}"
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
 
 
 def _login_of(wait: Wait) -> str | None:

@@ -58,7 +58,7 @@ async def revoke(client: GuardedClient, grant: Grant) -> bool:
 async def _tokens(client: GuardedClient, server: AuthorizationServer, form: dict[str, str]) -> OAuthToken:
     address = str(server.metadata["token_endpoint"])
     response = await _post(client, server, address, {**form, "resource": server.resource})
-    issuer = str(server.metadata["issuer"])
+    issuer = server.issuer
     if response.status_code not in (200, 201):
         code = _error_code(response)
         if code in _FINAL:
