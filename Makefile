@@ -1,4 +1,4 @@
-.PHONY: setup demo fleet faults serve check test test-slow coverage covered mutate lint types format bench bench-context bench-server guards site lock clean
+.PHONY: setup demo fleet faults soak serve check test test-slow coverage covered mutate lint types format bench bench-context bench-server guards site lock clean
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -31,6 +31,9 @@ fleet: setup
 
 faults: setup
 	SEED=$(SEED) SEEDS=$(SEEDS) $(BIN)/python -m pytest -n $(WORKERS) -m "slow or postgres" tests/faults
+
+soak: setup
+	$(BIN)/python -m tests.soak $(ARGS)
 
 serve: setup
 	$(BIN)/concertino serve

@@ -15,6 +15,7 @@ ROOT = HERE.parent
 _FOLDER = ROOT / ".bench"
 _SHARED = {
     "langgraph_node": "langgraph", "langgraph_agent": "langgraph", "langgraph_postgres": "langgraph",
+    "procrastinate_postgres": "procrastinate",
     "dbos_step": "dbos", "dbos_agent": "dbos", "dbos_postgres": "dbos",
     "openai_agents_http": "openai_agents", "langchain_trim": "langgraph", "langchain_clear": "langgraph",
     "agent_framework_trim": "agent_framework", "pydantic_ai_trim": "pydantic_ai",

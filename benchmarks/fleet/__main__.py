@@ -20,10 +20,11 @@ from tests.postgres.server import Server
 from benchmarks import environments
 from benchmarks.fleet.claims import claims
 from benchmarks.fleet.rows import multiply
+from benchmarks.fleet.turns import turns
 from benchmarks.fleet.waiting import prepare, waiting, woken
 
-PARTS = ("steps", "claims", "woken", "waiting")
-_SYSTEMS = ("concertino_postgres", "dbos_postgres", "langgraph_postgres")
+PARTS = ("steps", "turns", "claims", "woken", "waiting")
+_SYSTEMS = ("concertino_postgres", "dbos_postgres", "langgraph_postgres", "procrastinate_postgres")
 _PATIENCE = 600.0
 _SETTINGS = {"checkpoint_timeout": "1h", "max_wal_size": "16GB", "shared_buffers": "512MB"}
 """No checkpoint within a measurement: after one, the log has whole pages."""
@@ -46,11 +47,11 @@ def _steps(server: Server, *, quick: bool, peers: bool) -> None:
         problem = environments.prepare(system, install=True)
         found = {"error": problem} if problem else _measured(system, {**size, "url": server.database()})
         if "error" in found:
-            print(f"  {system:20} {found['error']}")
+            print(f"  {system:22} {found['error']}")
             continue
         ratio = f"{found['to_rows']:.1f} x" if "to_rows" in found else ""
         print(
-            f"  {system:20} {found['ms']:6.2f} {ratio:>6} {found['cpu_ms']:6.2f} {found['server_ms']:6.2f}"
+            f"  {system:22} {found['ms']:6.2f} {ratio:>6} {found['cpu_ms']:6.2f} {found['server_ms']:6.2f}"
             f" {found['early_kb']:6.1f} {found['late_kb']:6.1f}"
             f"   {found['transactions']:.1f} transactions, usage {found['usage']}",
             flush=True,
@@ -66,6 +67,17 @@ def _measured(system: str, parameters: dict[str, Any]) -> dict[str, Any]:
         return {"error": (done.stderr.strip().splitlines() or ["no reason given"])[-1]}
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def _turns(server: Server, *, quick: bool) -> None:
+    print("\na turn of a conversation with two tool calls: transactions, log kB, disk kB, ms of the server, CPU ms")
+    for seconds in (0.0, 2.0):
+        for at_once in (1, 50) if quick else (1, 50, 500):
+            found = asyncio.run(turns(server.database(), at_once, seconds))
+            shown = " ".join(
+                f"{found[name]:7.1f}" for name in ("transactions", "log_kb", "disk_kb", "server_ms", "cpu_ms")
+            )
+            print(f"  {at_once:3} at once, streamed for {seconds:g} s: {shown}", flush=True)
 
 
 def _claims(server: Server, *, quick: bool) -> None:
@@ -91,7 +103,10 @@ def _woken(server: Server, *, quick: bool) -> None:
 
 
 def _waiting(server: Server, *, quick: bool) -> None:
-    print("\nwaiting conversations: wake-up ms (median, 95 %), a pass of the watchdog ms, MiB more, kB on disk each")
+    print(
+        "\nwaiting conversations: wake-up ms (median, 95 %), rows, pages, a pass of the watchdog ms, rows, pages,"
+        " MiB more, kB on disk each"
+    )
     for copies in (1_000, 10_000) if quick else (1_000, 100_000, 1_000_000):
         url, bus = server.database(), NatsServer()
         bus.start()
@@ -101,10 +116,12 @@ def _waiting(server: Server, *, quick: bool) -> None:
         finally:
             bus.stop()
         print(
-            f"  {found['waiting']:>9,} {found['wake_ms']:7.1f} {found['wake_p95_ms']:7.1f} {found['look_ms']:7.2f}"
-            f" {found['grown_mib']:7.1f} {found['disk_kb']:6.1f}",
+            f"  {found['waiting']:>9,} {found['wake_ms']:7.1f} {found['wake_p95_ms']:7.1f}"
+            f" {found['wake_rows']:6} {found['wake_pages']:6} {found['look_ms']:7.2f}"
+            f" {found['look_rows']:6} {found['look_pages']:6} {found['grown_mib']:7.1f} {found['disk_kb']:6.1f}",
             flush=True,
         )
+    print("  kB each, with indexes: " + ", ".join(f"{name} {kb:.1f}" for name, kb in found["tables_kb"].items()))
 
 
 def main() -> None:
@@ -115,7 +132,7 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, help="one part")
     arguments = parser.parse_args()
     steps = partial(_steps, peers=not arguments.no_peers)
-    parts: dict[str, Callable[..., None]] = dict(zip(PARTS, (steps, _claims, _woken, _waiting), strict=True))
+    parts: dict[str, Callable[..., None]] = dict(zip(PARTS, (steps, _turns, _claims, _woken, _waiting), strict=True))
     for name, part in parts.items():
         if arguments.only in (None, name):
             with _server() as server:

@@ -34,7 +34,7 @@ class _Watched(Script):
     async def next(self, messages: int) -> Turn:
         """Return the next turn."""
         if self.position in self.marks:
-            self.log[self.position] = _logged(self._connection)
+            self.log[self.position] = logged(self._connection)
         return await super().next(messages)
 
 
@@ -51,15 +51,15 @@ async def postgres(build: Build, *, url: str, steps: int, long: int, at_most: in
 
         async def once() -> None:
             nonlocal usage, transactions
-            script, before = Script(_turns(steps)), _written(connection)
+            script, before = Script(_turns(steps)), written(connection)
             gc.collect()
-            server = _server_cpu(connection)
+            server = server_cpu(connection)
             wall, cpu = time.perf_counter(), time.process_time()
             found = await _run(system, script)
             walls.append(time.perf_counter() - wall)
             cpus.append(time.process_time() - cpu)
-            servers.append(_server_cpu(connection) - server)
-            transactions = _written(connection) - before
+            servers.append(server_cpu(connection) - server)
+            transactions = written(connection) - before
             usage = found if found == "LOST" else usage
             if rows is not None:
                 floors.append(rows.write(transactions))
@@ -98,17 +98,17 @@ async def _run(system: Any, script: Script) -> str:
     return check(script, outcome, TALLY.executions - executions, all_shown=False)
 
 
-def _logged(connection: psycopg.Connection) -> int:
+def logged(connection: psycopg.Connection) -> int:
     """Return the bytes of the server's log."""
     return _number(connection, "SELECT pg_current_wal_insert_lsn() - '0/0'")
 
 
-def _written(connection: psycopg.Connection) -> int:
+def written(connection: psycopg.Connection) -> int:
     """Return the number of transactions that have written anything."""
     return _number(connection, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
 
 
-def _server_cpu(connection: psycopg.Connection) -> float:
+def server_cpu(connection: psycopg.Connection) -> float:
     """Return the CPU seconds of the server's processes so far; 0.0 on a system without `/proc`."""
     ticks = 0
     for (pid,) in connection.execute("SELECT pid FROM pg_stat_activity").fetchall():

@@ -8,11 +8,13 @@ import resource
 import statistics
 import time
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
+from benchmarks.fleet.reads import reads
 from benchmarks.fleet.rows import multiply
 from concertino import OPERATOR, AgentConfig, Ask, Resources, Runtime, Scope, tool
 from concertino.runtime import Fleet, NatsBell
@@ -82,14 +84,21 @@ async def waiting(url: str, bus: str, copies: int) -> dict[str, Any]:
             await web.approve(scope, f"{turn.run_id}:1.0")
             wakes.append(await called.get() - begun)
         grown = _resident() - resident
-        passes = [await _pass(worker.store) for _ in range(_PASSES)]
+        passes = [await _timed_pass(worker.store) for _ in range(_PASSES)]
+    await reads(url, _pass)  # closes the turns that have ended
+    looked, woke = await reads(url, _pass), await reads(url, partial(_wake, number=copies // 2))
     return {
         "waiting": copies,
         "wake_ms": statistics.median(wakes) * 1e3,
         "wake_p95_ms": statistics.quantiles(wakes, n=20)[-1] * 1e3,
         "look_ms": statistics.median(passes) * 1e3,
+        "look_rows": looked.rows,
+        "look_pages": looked.pages,
+        "wake_rows": woke.rows,
+        "wake_pages": woke.pages,
         "grown_mib": grown,
         "disk_kb": (await asyncio.to_thread(_disk, url) - empty) / copies / 1e3,
+        "tables_kb": await asyncio.to_thread(_tables, url, copies),
     }
 
 
@@ -123,13 +132,27 @@ async def _runtime(opened: AsyncExitStack, url: str, bus: str, model: Any, *, ta
     return await opened.enter_async_context(runtime)
 
 
-async def _pass(store: Any) -> float:
-    """Do the queries of a pass of the watchdog that finds nothing, and return the seconds."""
-    begun = time.perf_counter()
+async def _pass(store: Any) -> None:
+    """Do the queries of a pass of the watchdog that finds nothing."""
     await store.due(OPERATOR, agents=["clerk"], owner="nobody")
     await store.due_turns(OPERATOR, agents=["clerk"])
     await store.sweep(OPERATOR)
+
+
+async def _timed_pass(store: Any) -> float:
+    begun = time.perf_counter()
+    await _pass(store)
     return time.perf_counter() - begun
+
+
+async def _wake(store: PostgresStore, number: int) -> None:
+    """Answer one conversation, and wait for the end of its turn."""
+    scope = Scope(tenant="shop", user=f"user-{number % _TEMPLATES}")
+    async with Runtime([Clerk()], Resources(store=store, model=ScriptedModel("It is paid."))) as runtime:
+        conversation = await runtime.conversation(scope, f"copy-{number}")
+        (turn,) = await conversation.turns()
+        await runtime.approve(scope, f"{turn.run_id}:1.0")
+        await (await conversation.turn(turn.run_id)).result()
 
 
 def _disk(url: str) -> int:
@@ -138,6 +161,16 @@ def _disk(url: str) -> int:
         row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
     assert row is not None
     return int(row[0])
+
+
+def _tables(url: str, copies: int) -> dict[str, float]:
+    """Return the kB of each table with its indexes for one conversation, the largest first."""
+    query = """
+        SELECT relname, pg_total_relation_size(relid) / 1e3 / %s AS kb FROM pg_stat_user_tables
+        WHERE schemaname = 'concertino' ORDER BY kb DESC
+    """
+    with psycopg.connect(url) as connection:
+        return {name: float(kb) for name, kb in connection.execute(query, (copies,)).fetchall() if kb > 0.1}
 
 
 def _resident() -> float:

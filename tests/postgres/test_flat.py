@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
-import psycopg
 import pytest
+from benchmarks.fleet.reads import reads
 from benchmarks.fleet.rows import multiply
 from benchmarks.fleet.waiting import Clerk
 
@@ -31,31 +30,6 @@ async def waiting(url: str, schema: str, users: int) -> None:
                 await (await conversation.send(message)).result()
 
 
-async def rows_read(url: str, schema: str, look: Any) -> int:
-    """Return the number of rows that *look* reads, by the server's own statistics."""
-    with psycopg.connect(url, autocommit=True) as connection:
-
-        def read() -> int:
-            """Wait until the processes of all other connections have reported, and return the sum."""
-            others = (
-                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
-            while connection.execute(others).fetchone() != (0,):
-                pass
-            connection.execute("SELECT pg_stat_clear_snapshot()")
-            found = connection.execute(
-                "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables WHERE schemaname = %s",
-                (schema,),
-            ).fetchone()
-            assert found is not None
-            return int(found[0])
-
-        before = await asyncio.to_thread(read)
-        async with await PostgresStore.open(url, schema=schema) as store:
-            await look(store)
-        return await asyncio.to_thread(read) - before
-
-
 async def test_a_pass_of_the_watchdog_reads_no_run_that_waits(url: str, schema: str) -> None:
     async def look(store: PostgresStore) -> None:
         await store.due(OPERATOR, agents=["clerk"], owner="nobody")
@@ -64,7 +38,7 @@ async def test_a_pass_of_the_watchdog_reads_no_run_that_waits(url: str, schema: 
         await store.sweep(OPERATOR)
 
     await waiting(url, schema, 4)
-    await rows_read(url, schema, look)  # closes the turns that have ended
-    few = await rows_read(url, schema, look)
+    await reads(url, look, schema)  # closes the turns that have ended
+    few = await reads(url, look, schema)
     await asyncio.to_thread(multiply, url, 1_000, schema)
-    assert await rows_read(url, schema, look) <= few + 4
+    assert (await reads(url, look, schema)).rows <= few.rows + 4

@@ -274,6 +274,7 @@ async def test_a_claim_that_is_not_sure_leaves_no_sure_one(store: FullStore) -> 
     await start_tree(store, seconds=0.0)
     (unsure,) = await store.claim_due(OPERATOR, "you", 60.0)
     await store.release(unsure)
+    assert (await stored(store)).ready_at == pytest.approx(time.time(), abs=60), "it is due from its release on"
     again = await store.claim(OPERATOR, "r1", "she", 60.0)
     assert (unsure.sure, again.sure, again.tries) == (False, False, 1), "a release is no failed try"
 

@@ -15,7 +15,7 @@ UPDATE heads SET ready_at = CASE
                     AND o.waits_for IN ('approval', 'result')
             )
         )
-        THEN max(CASE WHEN owner = '' THEN :now ELSE lease END, not_before)
+        THEN max(CASE WHEN owner = '' OR lease = 0 THEN :now ELSE lease END, not_before)
 END
 WHERE run = :root;
 

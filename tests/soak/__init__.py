@@ -1,0 +1,1 @@
+"""A soak of a fleet: published tasks as conversations, while workers are killed and servers restart."""
