@@ -7,7 +7,6 @@ import dataclasses
 import pickle
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -84,19 +83,18 @@ async def converse(
         return Resources(model=model, retention=FRUGAL, limits=lambda *_: limits)
 
     resources = own()
-    with patch("concertino.token_engine.token_engine._SHARED", {}):
-        for _, change in turns:
-            if not kept:
-                messages, context = pickle.loads(pickle.dumps((messages, context)))
-                resources = own()
-            chat = Chat("Go on.", history=messages, context=context, few_shot={"scripted:script": tuple(examples)})
-            run = ToolOrchestrator(chat, AgentConfig(), ToolRegistry(TOOLS), resources=resources)
-            seen += [event async for event in run.stream() if isinstance(event, Notice)]
-            assert run.result is not None
-            context, messages = run.result.context, change((*messages, *run.result.messages))
-            assert context is not None
-            seen += [run.result.status, run.result.messages, run.result.report]
-            seen.append(dataclasses.replace(context, sent_at=None))
+    for _, change in turns:
+        if not kept:
+            messages, context = pickle.loads(pickle.dumps((messages, context)))
+            resources = own()
+        chat = Chat("Go on.", history=messages, context=context, few_shot={"scripted:script": tuple(examples)})
+        run = ToolOrchestrator(chat, AgentConfig(), ToolRegistry(TOOLS), resources=resources)
+        seen += [event async for event in run.stream() if isinstance(event, Notice)]
+        assert run.result is not None
+        context, messages = run.result.context, change((*messages, *run.result.messages))
+        assert context is not None
+        seen += [run.result.status, run.result.messages, run.result.report]
+        seen.append(dataclasses.replace(context, sent_at=None))
     seen += [list(request.messages) for request in model.requests]
     return [dataclasses.replace(each, run_id="", agent_path="") if isinstance(each, Notice) else each for each in seen]
 

@@ -96,7 +96,7 @@ async def answered_too_often(case: Case) -> None:
         assert await worker.drained()
 
 
-@fault(13, "results out of order, and one that never comes")
+@fault(13, "results out of order, and a missing one")
 async def answered_out_of_order(case: Case) -> None:
     async with case.web() as runtime:
         turn = await case.send("wait")
@@ -317,7 +317,7 @@ async def woken_at_once(case: Case) -> None:
 MANY = 20
 
 
-@fault(38, "many messages to one conversation beside others")
+@fault(38, "many messages to one conversation while others go on")
 async def flooded(case: Case) -> None:
     async with case.web():
         flood = [await case.send("hello") for _ in range(MANY)]

@@ -99,7 +99,7 @@ def is_locked(case: Case) -> bool:
     return False
 
 
-@fault(8, "SIGSTOP inside a transaction that holds the run's row", "postgres")
+@fault(8, "SIGSTOP inside a transaction that has locked the run's row", "postgres")
 async def stopped_in_a_transaction(case: Case) -> None:
     async with case.web():
         turn = await case.send("pay")

@@ -109,8 +109,8 @@ def deleted(path: Path) -> Iterator[None]:
 
 @contextmanager
 def small_disk(folder: Path) -> Iterator[bool]:
-    """*folder* is a disk of a megabyte; or it is said that none can be mounted here."""
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    """*folder* is a disk of two megabytes; or it is said that none can be mounted here."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
     if shutil.which("mount") is None or subprocess.run(mount, check=False, capture_output=True).returncode:
         yield False
         return

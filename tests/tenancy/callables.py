@@ -66,7 +66,7 @@ CARRIERS: dict[str, tuple[type[Any], str]] = {
     "RunStart": (RunStart, "scope"),
     "Claim": (Claim, "scope"),
     "Entry": (Entry, "claim"),
-    "EventBatch": (EventBatch, "claim"),
+    "Sequence[EventBatch]": (EventBatch, "claim"),
 }
 """Values that contain the scope of a call, and their field with it."""
 
@@ -174,9 +174,9 @@ ARGUMENTS: Mapping[str, Callable[[Guess], Any]] = {
     "claim": Guess.claim,
     "start": Guess.start,
     "turn": lambda guess: QueuedTurn(run_id="mine", input={}, parent=guess.id, key=guess.id),
-    "batch": lambda guess: EventBatch(
-        claim=guess.claim(), first=1, last=1, rows=[EventRow(run_id=guess.id, entry=1, items=[1])]
-    ),
+    "batches": lambda guess: [
+        EventBatch(claim=guess.claim(), first=1, last=1, rows=[EventRow(run_id=guess.id, entry=1, items=[1])])
+    ],
     "call": lambda guess: ClaimedCall(scope=guess.owner(), wait=guess.wait(), task={}),
     "agent": lambda guess: "clerk",
     "tool": lambda guess: "pay",

@@ -17,6 +17,7 @@ from ..orchestrator.journal.entries import Started
 from ..scope import OPERATOR
 from ..storage.base import Store
 from ..storage.types import Caller, ClaimedCall, RunStart
+from ..targets import called_tool
 from ..waits import Resolution
 from .fleet import Seat
 from .known_agents import KnownAgents
@@ -103,7 +104,11 @@ class AssignedCalls:
             raise ConfigurationError(f"the call has no task for target {target!r}")
         found = self._seat.has(agent, target)
         if not found and time.time() - call.wait.opened >= PATIENCE:
-            raise ConfigurationError(f"no process of target {target!r} has agent {agent!r}: name it in [targets]")
+            if (called := called_tool(agent)) is not None:
+                wanted, remedy = f"tool {called[1]!r}", "pass it to Runtime(agents=...)"
+            else:
+                wanted, remedy = f"agent {agent!r}", "name it in [targets]"
+            raise ConfigurationError(f"no process of target {target!r} has {wanted}: {remedy}")
         return found
 
     async def _refuse(self, call: ClaimedCall, why: str) -> None:

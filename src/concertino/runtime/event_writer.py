@@ -116,11 +116,11 @@ class EventWriter:
         if not self._waits:
             if not self._timed:
                 self._timed = True
-                self._window.add(self._on_time, self._loop, piece=type(event) in PIECES and bool(self._sources))
+                self._window.add(self._taken, self._loop, piece=type(event) in PIECES and bool(self._sources))
             if type(event) is TextDelta:
-                self._waits = True
                 if (event.run_id, event.attempt) not in self._sources:
                     self.flush()  # the first piece of an answer is stored at once, the next ones together
+                self._timed = self._waits = True
         return len(self._pending) + self.last - self.stored > _HIGH_WATER and not self._refused
 
     async def drained(self) -> None:
@@ -149,7 +149,6 @@ class EventWriter:
             self._window.store([batch])
         if run_id:
             self._entries[run_id] = seq + 1
-            self._waits = False  # the first piece of the next answer may follow
 
     async def finish(self) -> None:
         """Store what is left, and end. Nothing may be put from now on."""
@@ -180,12 +179,9 @@ class EventWriter:
 
     # -- batches -------------------------------------------------------------------------------------------------
 
-    def _on_time(self) -> WaitingBatch | None:
-        self._timed = self._waits = False
-        return self._taken()
-
     def _taken(self) -> WaitingBatch | None:
         """Return a batch of what is pending, which waits for the store from now on."""
+        self._timed = self._waits = False
         if not self._pending or self._claim is None or self._refused or self._failures:
             return None
         pending, self._pending = self._pending, []

@@ -2,9 +2,8 @@
 
 A run is stored as a journal: entries that are only ever appended, numbered from 0. Each append is atomic and fenced
 twice: by the entry's number, which another writer would have used up, and by the epoch of the claim on the run's tree,
-which another process would have raised. The claim on a root covers all runs below it.
-
-All times are the store's: a store on several machines uses the database's clock, never a caller's.
+which another process would have raised. The claim on a root covers all runs below it. All
+times are the store's: a store on several machines uses the database's clock, never a caller's.
 """
 
 from __future__ import annotations
@@ -108,11 +107,8 @@ class JournalStore(Protocol):
     async def load(self, scope: AnyScope, run_id: str, *, from_snapshot: bool = False) -> StoredJournal | None:
         """Return a run's whole journal, as far as it was not erased; None if the run is unknown.
 
-        A snapshot is an entry whose body has `snapshot` as its first name; its `entries` are the numbers of the earlier
-        entries that it depends on. *from_snapshot* leaves out all usage, and the other entries before the last
-        snapshot, of which only the messages are read. A damaged snapshot is not used.
-
-        Raises `StorageError` if an entry is corrupt or of a newer format; the message names the run and the entry.
+        *from_snapshot* leaves out what the last snapshot makes redundant (see `StoredJournal.snapshot`). Raises
+        `StorageError` if an entry is corrupt or of a newer format; the message names the run and the entry.
         """
         ...
 

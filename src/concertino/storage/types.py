@@ -316,7 +316,10 @@ class StoredJournal:
     """Contents of the run's media by digest."""
     snapshot: int = 0
     """Number of the entry with the snapshot that it was read from: of the entries before it, only the first and the
-    named ones are there, and no usage is. 0: the journal is whole."""
+    named ones are there, and no usage is. 0: the journal is whole.
+
+    A snapshot is an entry whose body has `snapshot` as its first name; its `entries` are the numbers of the earlier
+    entries that it depends on."""
 
 
 @record(kw_only=True)

@@ -17,6 +17,9 @@ from concertino.scope import OPERATOR
 from concertino.storage import Claim, EventBatch, EventRow
 from concertino.usage import Tokens
 
+ROUNDS = 6
+"""Pieces of each stream."""
+
 
 class CountingStore(MemoryStore):
     """Notes the number of batches of each call."""
@@ -24,9 +27,12 @@ class CountingStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[int] = []
+        self.last: dict[str, int] = {}
+        """The number of the last event of each run."""
 
     def add_events(self, batches: Sequence[EventBatch]) -> Any:
         self.calls.append(len(batches))
+        self.last |= {batch.claim.root_id: batch.last for batch in batches}
         return super().add_events(batches)
 
 
@@ -40,13 +46,13 @@ class Together:
         self.more = asyncio.Event()
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        for number in range(3):
+        for number in range(ROUNDS):
             gate = asyncio.get_running_loop().create_future()
             self.waiting.append(gate)
             self.more.set()
             await gate
             yield TextChunk(f"{number} ")
-        yield Reply(AssistantMessage((Text("0 1 2 "),), "end", self.name), Tokens(prompt=1, completion=3))
+        yield Reply(AssistantMessage((Text("said"),), "end", self.name), Tokens(prompt=1, completion=3))
 
     async def close(self) -> None:
         """Close nothing."""
@@ -64,10 +70,13 @@ async def test_the_pieces_of_all_runs_are_stored_with_one_call() -> None:
     model, store = Together(), CountingStore()
     async with Runtime([AgentConfig()], Resources(model=model, store=store)) as runtime:
         runs = [await runtime.start(Chat("go", scope=Scope("t", f"u{number}")), "agent") for number in range(20)]
-        for _ in range(3):
+        for _ in range(ROUNDS):
+            before = dict(store.last)
             await model.next(20)
+            while any(store.last.get(run.id, 0) == before.get(run.id, 0) for run in runs):  # noqa: ASYNC110 - of the store
+                await asyncio.sleep(0.001)
         results = [await run.result() for run in runs]
-    assert {result.text for result in results} == {"0 1 2 "}
+    assert {result.text for result in results} == {"said"}
     assert max(store.calls) == 20
 
 
