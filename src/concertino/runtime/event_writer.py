@@ -101,6 +101,8 @@ class EventWriter:
         self._replaced: list[tuple[int, Sequence[Any]]] = []
         self._flying: deque[WaitingBatch] = deque()
         """Batches in the store's queue, in order."""
+        self._answered: dict[int, BaseException | None] = {}
+        """What the store has answered, by the first number of a batch: an earlier one may wait for those of others."""
         self._failed: list[WaitingBatch] = []
         self._failures = 0
         self._refused = False
@@ -306,30 +308,35 @@ class EventWriter:
     # -- the store -----------------------------------------------------------------------------------------------
 
     def _settle(self, batch: WaitingBatch, error: BaseException | None) -> None:
-        """Publish a batch that is stored, or try it again."""
-        self._flying.remove(batch)
-        if self._refused:
-            return
-        if error is None:
-            self._tail.append(batch.numbered)
-            if batch.stored.withheld:
-                self._tail.clear()  # readers that come later read the store
-            self.stored = batch.stored.last
-            self._failures = 0
-            if self._bell is not None:
-                self._bell.ring(self._topic)
-        elif isinstance(error, StaleClaimError | UnknownRunError):
-            self._failed.append(batch)
-            self._end_log()  # another process continues the log
-        else:
-            self._failed.append(batch)
-            self._failures = max(self._failures, 1)
-        if self._failed and not self._flying and not self._refused:
-            if self._failures >= _TRIES:
-                log.warning("run %s: its events could not be stored: %s", self.root_id, type(error).__name__)
-                self._end_log()
+        """Publish the batches that are stored, in their order, or try them again."""
+        self._answered[batch.stored.first] = error
+        while self._flying and self._flying[0].stored.first in self._answered:
+            batch = self._flying.popleft()
+            error = self._answered.pop(batch.stored.first)
+            if self._refused:
+                continue
+            if error is None:
+                self._tail.append(batch.numbered)
+                if batch.stored.withheld:
+                    self._tail.clear()  # readers that come later read the store
+                self.stored = batch.stored.last
+                if self._failures:
+                    self._failures = 1 if self._flying else 0  # a new batch comes after what is tried again
+                    self.flush()  # what came meanwhile: its window has ended
+                if self._bell is not None:
+                    self._bell.ring(self._topic)
+            elif isinstance(error, StaleClaimError | UnknownRunError):
+                self._failed.append(batch)
+                self._end_log()  # another process continues the log
             else:
-                self._loop.call_later(_RETRY, self._retry)
+                self._failed.append(batch)
+                self._failures = max(self._failures, 1)
+            if self._failed and not self._flying and not self._refused:
+                if self._failures >= _TRIES:
+                    log.warning("run %s: its events could not be stored: %s", self.root_id, type(error).__name__)
+                    self._end_log()
+                else:
+                    self._loop.call_later(_RETRY, self._retry)
         self._wake()
 
     def _retry(self) -> None:
