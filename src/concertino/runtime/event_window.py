@@ -53,8 +53,9 @@ class EventWindow:
         """
         window = (loop, piece)
         if (due := self._due.get(window)) is None:
-            for old in [old for old in self._due if old[0].is_closed()]:
-                del self._due[old]  # a loop that was closed calls nothing
+            for old in tuple(self._due):
+                if old[0].is_closed():  # it calls nothing
+                    del self._due[old]
             due = self._due[window] = []
             loop.call_later(self._seconds if piece else SECONDS, self._end, window)
         due.append(take)

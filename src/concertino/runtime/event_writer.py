@@ -118,7 +118,7 @@ class EventWriter:
         if not self._waits:
             if not self._timed:
                 self._timed = True
-                self._window.add(self._on_time, self._loop, piece=type(event) in PIECES and bool(self._sources))
+                self._window.add(self._taken, self._loop, piece=type(event) in PIECES and bool(self._sources))
             if type(event) is TextDelta:
                 self._waits = True
                 if (event.run_id, event.attempt) not in self._sources:
@@ -147,7 +147,10 @@ class EventWriter:
 
     def flush(self, run_id: str = "", seq: int = 0) -> None:
         """See `EventRecorder.flush`."""
-        if (batch := self._taken()) is not None:
+        timed, waits = self._timed, self._waits
+        batch = self._taken()
+        self._timed, self._waits = timed, waits  # the window goes on
+        if batch is not None:
             self._window.store([batch])
         if run_id:
             self._entries[run_id] = seq + 1
@@ -182,12 +185,9 @@ class EventWriter:
 
     # -- batches -------------------------------------------------------------------------------------------------
 
-    def _on_time(self) -> WaitingBatch | None:
-        self._timed = self._waits = False
-        return self._taken()
-
     def _taken(self) -> WaitingBatch | None:
-        """Return a batch of what is pending, which waits for the store from now on."""
+        """Return a batch of what is pending at the end of a window, which waits for the store from now on."""
+        self._timed = self._waits = False
         if not self._pending or self._claim is None or self._refused or self._failures:
             return None
         pending, self._pending = self._pending, []

@@ -95,7 +95,7 @@ async def test_what_comes_while_the_store_fails_is_stored_once_it_works(monkeypa
     await store.answer(0, StorageError("full"))
     await store.answer(1, StorageError("not the next"))
     put(writer, 3)
-    writer._on_time()  # the end of its window
+    writer._taken()  # the end of its window
     await store.tried(3)
     store.held[2].set_result([None, None])  # both are tried again
     await asyncio.sleep(0)
