@@ -87,7 +87,9 @@ class EventWindow:
             except Exception as error:  # noqa: BLE001 - such as a value of the product's whose text cannot be had
                 log.error("the events of a run cannot be stored: %s", type(error).__name__)  # noqa: TRY400 - a traceback may show content
         if batches:
-            stored = self.store(batches)
+            apart = getattr(self._store, "adds_apart", False)
+            for together in [[batch] for batch in batches] if apart else [batches]:
+                stored = self.store(together)
             if piece and len(batches) < _MANY:
                 self._seconds = SECONDS
             elif piece:
