@@ -118,7 +118,10 @@ def public() -> Iterator[tuple[str, Any]]:
 
 def numbers() -> Iterator[tuple[str, Any, str, str]]:
     """Yield name, callable, parameter and annotation of each number that a product sets."""
-    stored = "concertino.storage"  # rows, which a store makes; of them only `Budget` is a setting
+    stored = (
+        "concertino.storage",
+        "concertino.quotas",
+    )  # rows, which a store makes; of them only `Budget` is a setting
     for name, made in public():
         if name in MADE or not callable(made) or inspect.iscoroutinefunction(made):
             continue

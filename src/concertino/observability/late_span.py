@@ -40,7 +40,7 @@ class LateSpan(NonRecordingSpan):
     def get_span_context(self) -> SpanContext:
         """See `Span`."""
         own = self._own
-        if own is None:  # of most spans nobody asks for it
+        if own is None:  # for most spans it is never needed
             above = self._above
             own = SpanContext(above.trace_id, self._id, False, above.trace_flags, above.trace_state)
             self._own = own

@@ -22,7 +22,7 @@ MOST_SECONDS = 0.25
 _MOST_SHARE = 0.2
 """Most of the time that may go into storing pieces. Then they wait longer, so that more of them share the work."""
 _MANY = 64
-"""Streams with a piece in the same window, below which none waits longer: a slow disk is no reason to."""
+"""Streams with a piece in the same window, below which none waits longer, however slow the disk is."""
 
 
 @record

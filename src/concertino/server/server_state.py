@@ -22,7 +22,7 @@ def state_of(request: Request) -> ServerState | None:
 
 
 class Closing:
-    """Whether streams are to end. Each has a future of its own: an `asyncio.Event` would take a task for each."""
+    """The end of all streams. Each has a future of its own: an `asyncio.Event` would take a task for each."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()
