@@ -55,6 +55,7 @@ class Together:
         while len(self.waiting) < count:
             self.more.clear()
             await self.more.wait()
+        await asyncio.sleep(2 * SECONDS)  # whose end comes after that of each window which is open now
         gates, self.waiting = self.waiting, []
         for gate in gates:
             gate.set_result(None)
