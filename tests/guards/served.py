@@ -93,7 +93,7 @@ async def _served_by(
         }
         app = create_app(runtime, lambda _: scope, routes=routes)
         request = asyncio.create_task(app(*await _request(protocol, runtime, scope), send))
-        await deltas(STEPS)
+        await deltas(5 * STEPS if idle else STEPS)  # the window of the run's first events ends before what is counted
         before = None if path is None else written(Path(f"{path}-wal"))
         found = await counter.count(lambda: deltas(STEPS))
         found = {name: -(-count // STEPS) for name, count in found.items()} | {"bytes": size}

@@ -14,6 +14,7 @@ from concertino import (
     AgentConfig,
     Ask,
     Conversation,
+    MemoryStore,
     Resources,
     RunContext,
     Runtime,
@@ -215,3 +216,21 @@ async def test_a_failing_store_ends_the_stream(tmp_path: Path) -> None:
         store.fails = True
         with pytest.raises(StorageError, match="disk is full"):
             await reader.task
+
+
+def test_a_runtime_serves_readers_in_the_next_event_loop_too() -> None:
+    async def once(runtime: Runtime, text: str) -> None:
+        async with runtime, asyncio.timeout(60):
+            conversation = await runtime.conversation(ANN, agent="desk")
+            reader = Reader(conversation)
+            await reader.until(is_state(leaf=""))
+            await conversation.set_title(text)
+            await reader.until(is_state(title=text))
+            await reader.ended((await conversation.send(text)).id)
+            await reader.leave()
+            watchdog = next(each for each in asyncio.all_tasks() if each.get_name() == "concertino watchdog")
+            assert not watchdog.done()
+
+    runtime = process(MemoryStore(), "one", "two")
+    for text in ("eins", "zwei"):
+        asyncio.run(once(runtime, text))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Mapping
 from time import time_ns
 from typing import Any
 
 from opentelemetry.context import Context
 from opentelemetry.trace import (
+    INVALID_SPAN,
     NonRecordingSpan,
     Span,
     SpanContext,
@@ -50,6 +52,7 @@ class LateSpan(NonRecordingSpan):
     def real(self) -> Span:
         """Return the span that is exported; call this in the thread."""
         if self._real is None:
+            self._real = INVALID_SPAN  # if a processor fails, it does not get the span again
             self._real = self._starter.make(self._id, self._arguments)
         return self._real
 
@@ -59,7 +62,7 @@ class LateSpan(NonRecordingSpan):
 
     def set_attributes(self, attributes: Mapping[str, Any]) -> None:
         """See `Span`."""
-        self._later("set_attributes", attributes)
+        self._later("set_attributes", dict(attributes))  # as it is now
 
     def set_attribute(self, key: str, value: Any) -> None:
         """See `Span`."""
@@ -67,7 +70,7 @@ class LateSpan(NonRecordingSpan):
 
     def add_event(self, name: str, attributes: Any = None, timestamp: int | None = None) -> None:
         """See `Span`."""
-        self._later("add_event", name, attributes, timestamp or time_ns())
+        self._later("add_event", name, dict(attributes or ()), timestamp or time_ns())
 
     def record_exception(
         self,
@@ -135,12 +138,13 @@ class SpanStarter:
             self._ids.chosen = 0
 
 
-class _ChosenIds:
-    """The ids of a tracer, of which the next can be chosen."""
+class _ChosenIds(threading.local):
+    """The ids of a tracer, of which each thread can choose its next: the event loop also starts spans."""
+
+    chosen = 0
 
     def __init__(self, ids: Any) -> None:
         self._ids = ids
-        self.chosen = 0
 
     def generate_span_id(self) -> int:
         """Return the chosen id, once, or a new one."""

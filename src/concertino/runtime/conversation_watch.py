@@ -97,6 +97,7 @@ class ConversationWatch:
                 each.set_result(None)
 
     async def _poll(self) -> None:
+        self._woken = asyncio.Event()  # the last one may belong to another event loop
         due = 0.0
         while True:
             with suppress(TimeoutError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -11,6 +12,8 @@ from ..records import record
 from ..storage.base import Store
 from ..storage.types import EventBatch
 from .event_pieces import NumberedEvents
+
+log = logging.getLogger("concertino")
 
 SECONDS = 0.025
 """Seconds for which events wait for others."""
@@ -53,6 +56,9 @@ class EventWindow:
         """
         window = (loop, piece)
         if (due := self._due.get(window)) is None:
+            for old in tuple(self._due):
+                if old[0].is_closed():  # it calls nothing
+                    del self._due[old]
             due = self._due[window] = []
             loop.call_later(self._seconds if piece else SECONDS, self._end, window)
         due.append(take)
@@ -73,9 +79,17 @@ class EventWindow:
     def _end(self, window: _Window) -> None:
         loop, piece = window
         began = loop.time()
-        batches = [batch for take in self._due.pop(window) if (batch := take()) is not None]
+        batches: list[WaitingBatch] = []
+        for take in self._due.pop(window):
+            try:
+                if (batch := take()) is not None:
+                    batches.append(batch)
+            except Exception as error:  # noqa: BLE001 - such as a value of the product's whose text cannot be had
+                log.error("the events of a run cannot be stored: %s", type(error).__name__)  # noqa: TRY400 - a traceback may show content
         if batches:
-            stored = self.store(batches)
+            apart = getattr(self._store, "adds_apart", False)
+            for together in [[batch] for batch in batches] if apart else [batches]:
+                stored = self.store(together)
             if piece and len(batches) < _MANY:
                 self._seconds = SECONDS
             elif piece:

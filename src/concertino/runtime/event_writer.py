@@ -101,6 +101,8 @@ class EventWriter:
         self._replaced: list[tuple[int, Sequence[Any]]] = []
         self._flying: deque[WaitingBatch] = deque()
         """Batches in the store's queue, in order."""
+        self._answered: dict[int, BaseException | None] = {}
+        """What the store has answered, by the first number of a batch: an earlier one may wait for those of others."""
         self._failed: list[WaitingBatch] = []
         self._failures = 0
         self._refused = False
@@ -118,9 +120,9 @@ class EventWriter:
                 self._timed = True
                 self._window.add(self._taken, self._loop, piece=type(event) in PIECES and bool(self._sources))
             if type(event) is TextDelta:
+                self._waits = True
                 if (event.run_id, event.attempt) not in self._sources:
                     self.flush()  # the first piece of an answer is stored at once, the next ones together
-                self._timed = self._waits = True
         return len(self._pending) + self.last - self.stored > _HIGH_WATER and not self._refused
 
     async def drained(self) -> None:
@@ -145,10 +147,14 @@ class EventWriter:
 
     def flush(self, run_id: str = "", seq: int = 0) -> None:
         """See `EventRecorder.flush`."""
-        if (batch := self._taken()) is not None:
+        timed, waits = self._timed, self._waits
+        batch = self._taken()
+        self._timed, self._waits = timed, waits  # the window goes on
+        if batch is not None:
             self._window.store([batch])
         if run_id:
             self._entries[run_id] = seq + 1
+            self._waits = False  # the first piece of the next answer may follow
 
     async def finish(self) -> None:
         """Store what is left, and end. Nothing may be put from now on."""
@@ -180,7 +186,7 @@ class EventWriter:
     # -- batches -------------------------------------------------------------------------------------------------
 
     def _taken(self) -> WaitingBatch | None:
-        """Return a batch of what is pending, which waits for the store from now on."""
+        """Return a batch of what is pending at the end of a window, which waits for the store from now on."""
         self._timed = self._waits = False
         if not self._pending or self._claim is None or self._refused or self._failures:
             return None
@@ -302,30 +308,35 @@ class EventWriter:
     # -- the store -----------------------------------------------------------------------------------------------
 
     def _settle(self, batch: WaitingBatch, error: BaseException | None) -> None:
-        """Publish a batch that is stored, or try it again."""
-        self._flying.remove(batch)
-        if self._refused:
-            return
-        if error is None:
-            self._tail.append(batch.numbered)
-            if batch.stored.withheld:
-                self._tail.clear()  # readers that come later read the store
-            self.stored = batch.stored.last
-            self._failures = 0
-            if self._bell is not None:
-                self._bell.ring(self._topic)
-        elif isinstance(error, StaleClaimError | UnknownRunError):
-            self._failed.append(batch)
-            self._end_log()  # another process continues the log
-        else:
-            self._failed.append(batch)
-            self._failures = max(self._failures, 1)
-        if self._failed and not self._flying and not self._refused:
-            if self._failures >= _TRIES:
-                log.warning("run %s: its events could not be stored: %s", self.root_id, type(error).__name__)
-                self._end_log()
+        """Publish the batches that are stored, in their order, or try them again."""
+        self._answered[batch.stored.first] = error
+        while self._flying and self._flying[0].stored.first in self._answered:
+            batch = self._flying.popleft()
+            error = self._answered.pop(batch.stored.first)
+            if self._refused:
+                continue
+            if error is None:
+                self._tail.append(batch.numbered)
+                if batch.stored.withheld:
+                    self._tail.clear()  # readers that come later read the store
+                self.stored = batch.stored.last
+                if self._failures:
+                    self._failures = 1 if self._flying else 0  # a new batch comes after what is tried again
+                    self.flush()  # what came meanwhile: its window has ended
+                if self._bell is not None:
+                    self._bell.ring(self._topic)
+            elif isinstance(error, StaleClaimError | UnknownRunError):
+                self._failed.append(batch)
+                self._end_log()  # another process continues the log
             else:
-                self._loop.call_later(_RETRY, self._retry)
+                self._failed.append(batch)
+                self._failures = max(self._failures, 1)
+            if self._failed and not self._flying and not self._refused:
+                if self._failures >= _TRIES:
+                    log.warning("run %s: its events could not be stored: %s", self.root_id, type(error).__name__)
+                    self._end_log()
+                else:
+                    self._loop.call_later(_RETRY, self._retry)
         self._wake()
 
     def _retry(self) -> None:

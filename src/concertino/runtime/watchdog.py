@@ -88,7 +88,8 @@ class Watchdog:
 
     def start(self) -> asyncio.Task[None]:
         """Start to look, and to erase what is due, every *sweep* seconds until `stop`."""
-        self._stopped.clear()  # here, because `stop` may be called before the task begins
+        # Here, because `stop` may be called before the task begins; new ones, because this may be another event loop.
+        self._stopped, self._woken = asyncio.Event(), asyncio.Event()
         return asyncio.create_task(self._run(), name="concertino watchdog")
 
     async def _run(self) -> None:

@@ -61,6 +61,7 @@ class Together:
         while len(self.waiting) < count:
             self.more.clear()
             await self.more.wait()
+        await asyncio.sleep(2 * SECONDS)  # whose end comes after that of each window which is open now
         gates, self.waiting = self.waiting, []
         for gate in gates:
             gate.set_result(None)
@@ -152,3 +153,17 @@ async def test_a_batch_that_cannot_be_encoded_fails_alone() -> None:
     assert type(good.error).__name__ == "StaleClaimError"  # it reached the store, which has no such run
     assert type(bad.error).__name__ == "StorageError"
     assert await store.event_positions(OPERATOR, ["missing"]) == []
+
+
+async def test_events_that_cannot_be_taken_do_not_keep_those_of_other_runs(caplog: pytest.LogCaptureFixture) -> None:
+    window, clock = EventWindow(MemoryStore()), Clock()
+    before, after = Taken(), Taken()
+
+    def failing() -> WaitingBatch:
+        raise ValueError("no text")
+
+    for take in (before.take, failing, after.take):
+        window.add(take, clock)  # type: ignore[arg-type]  # a loop's time
+    clock.later[0][1]()
+    await asyncio.gather(before.settled.wait(), after.settled.wait())
+    assert "cannot be stored: ValueError" in caplog.text

@@ -28,6 +28,9 @@ PATIENCE = 10.0
 class PostgresStore(SqlStore):
     """`Store` and `Memories` in a PostgreSQL database: `PostgresStore.open("postgresql://user@host/database")`."""
 
+    adds_apart = True
+    """Whether batches of events are stored one by one: then a window gives each alone, and none waits for another."""
+
     @classmethod
     async def open(
         cls,

@@ -35,7 +35,7 @@ T = TypeVar("T")
 Connect = Callable[[], "SqliteSession"]
 
 MAX_BATCH = 256
-"""Most writes in one transaction, so that none of them waits for many others."""
+"""Writes after which no other caller's join a transaction, so that none of them waits for many others."""
 PATIENCE = 250
 """Milliseconds to wait for a reader that blocks the truncation of the write-ahead log; the next sweep tries again."""
 IN_MEMORY = Path(":memory:")
@@ -274,11 +274,12 @@ class ThreadConnection:
         """Yield the jobs in their order: one by one, except that writes that wait already come together."""
         taken: list[Job | None] = []
         while (job := taken.pop() if taken else self._jobs.get()) is not None:
-            jobs = [job]
-            while job.writes and not taken and len(jobs) < MAX_BATCH and not self._jobs.empty():
+            jobs, size = [job], len(job.writes)
+            while job.writes and not taken and size < MAX_BATCH and not self._jobs.empty():
                 following = self._jobs.get()
                 if following is not None and following.writes:
                     jobs.append(following)
+                    size += len(following.writes)
                 else:
                     taken.append(following)
             yield jobs
