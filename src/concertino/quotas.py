@@ -67,8 +67,8 @@ class QuotaStore(Protocol):
 class Bucket:
     """The requests and tokens that are available: refilled per minute, up to a burst of a tenth of a minute's.
 
-    A request that is larger than the burst needs the full burst, and leaves a debt. A debt is at most a minute's: what a
-    provider reports, such as a wrong usage, never closes a key for longer.
+    A request that is larger than the burst needs the full burst, and leaves a debt. A debt is at most a minute's:
+    what a provider reports, such as a wrong usage, never closes a key for longer.
     """
 
     __slots__ = ("_bursts", "_rates", "available")

@@ -140,7 +140,7 @@ class Tool(ABC):
         return self.schema.validate(arguments)
 
     def with_presets(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return *arguments* with the values of `preset`, as JSON values: a process of another target validates them."""
+        """Return *arguments* with the values of `preset`, as JSON values, for a process of another target."""
         return arguments
 
     @abstractmethod

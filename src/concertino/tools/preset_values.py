@@ -15,8 +15,8 @@ def preset(tool: Tool, *, defaults: Mapping[str, Any] | None = None, fixed: Mapp
 
     A parameter of *defaults* has that value in a call that leaves it out. A parameter of *fixed* always has its value:
     the model does not see it, and a value that the model writes all the same is replaced. A tool gets secrets from
-    `Resources(deps=...)` instead, since hooks see the values of parameters. The values are part of a call that a process
-    of another target runs, so they must be JSON there.
+    `Resources(deps=...)` instead, since hooks see the values of parameters. The values are part of a call that
+    a process of another target runs, so they must be JSON there.
 
     Raises `ConfigurationError` for a parameter that the tool does not have.
     """
