@@ -32,7 +32,7 @@ from concertino import (
 from concertino.errors import ConfigurationError, ToolError
 from concertino.events import RunEnded, RunResult, ToolDone
 from concertino.messages import Media, ToolMessage
-from concertino.runtime import Fleet, LiveRun
+from concertino.runtime import Fleet, LiveRun, assigned_calls
 from concertino.runtime.bus.base import RemoteBell
 from concertino.testing import Answer, ScriptedModel, call
 from concertino.tools import FunctionTool, Pending, Tool, preset
@@ -185,7 +185,8 @@ async def test_an_error_is_the_one_that_a_local_call_has() -> None:
 
 
 @pytest.mark.parametrize("served", [(), (tool(name="other", target="gpu")(render),)], ids=["none", "another"])
-async def test_a_process_without_the_tool_says_so(served: Sequence[Tool]) -> None:
+async def test_a_process_without_the_tool_says_so(served: Sequence[Tool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assigned_calls, "PATIENCE", 0.0)
     found = await outcome(gpu_tool(render), *served)
     assert found.content.startswith("no tool 'render' for target 'gpu' in the process that took the call")
     assert found.is_error

@@ -17,6 +17,7 @@ from ..orchestrator.journal.entries import Started
 from ..scope import OPERATOR
 from ..storage.base import Store
 from ..storage.types import Caller, ClaimedCall, RunStart
+from ..targets import called_tool
 from ..waits import Resolution
 from .fleet import Seat
 from .known_agents import KnownAgents
@@ -103,6 +104,8 @@ class AssignedCalls:
             raise ConfigurationError(f"the call has no task for target {target!r}")
         found = self._seat.has(agent, target)
         if not found and time.time() - call.wait.opened >= PATIENCE:
+            if called_tool(agent) is not None:
+                return True  # the tools that this process has give the reason
             raise ConfigurationError(f"no process of target {target!r} has agent {agent!r}: name it in [targets]")
         return found
 
