@@ -67,7 +67,8 @@ class QuotaStore(Protocol):
 class Bucket:
     """The requests and tokens that are available: refilled per minute, up to a burst of a tenth of a minute's.
 
-    A request that is larger than the burst needs the full burst, and leaves a debt.
+    A request that is larger than the burst needs the full burst, and leaves a debt. A debt is at most a minute's:
+    what a provider reports, such as a wrong usage, never closes a key for longer.
     """
 
     __slots__ = ("_bursts", "_rates", "available")
@@ -84,8 +85,8 @@ class Bucket:
     def add(self, requests: float, tokens: float) -> None:
         """Add amounts, up to the burst; a negative amount is a debt."""
         for index, amount in enumerate((requests, tokens)):
-            if self._rates[index] is not None:
-                self.available[index] = min(self._bursts[index], self.available[index] + amount)
+            if (rate := self._rates[index]) is not None:
+                self.available[index] = max(-rate, min(self._bursts[index], self.available[index] + amount))
 
     def take(self, tokens: float) -> None:
         """Take one request with *tokens*."""

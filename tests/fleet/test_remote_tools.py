@@ -35,7 +35,7 @@ from concertino.messages import Media, ToolMessage
 from concertino.runtime import Fleet, LiveRun, assigned_calls
 from concertino.runtime.bus.base import RemoteBell
 from concertino.testing import Answer, ScriptedModel, call
-from concertino.tools import FunctionTool, Pending, Tool
+from concertino.tools import FunctionTool, Pending, Tool, preset
 from concertino.waits import Resolution
 
 from .test_fleet import Bell, joined
@@ -185,12 +185,10 @@ async def test_an_error_is_the_one_that_a_local_call_has() -> None:
 
 
 @pytest.mark.parametrize("served", [(), (tool(name="other", target="gpu")(render),)], ids=["none", "another"])
-async def test_a_call_of_a_tool_that_no_process_has_fails_at_last(
-    served: Sequence[Tool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_process_without_the_tool_says_so(served: Sequence[Tool], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assigned_calls, "PATIENCE", 0.0)
     found = await outcome(gpu_tool(render), *served)
-    assert found.content.startswith("no process of target 'gpu' has tool 'render': pass it to Runtime(agents=...)")
+    assert found.content.startswith("no tool 'render' for target 'gpu' in the process that took the call")
     assert found.is_error
 
 
@@ -207,6 +205,17 @@ async def test_arguments_are_checked_before_the_call_and_by_the_process_that_run
     found = await outcome(gpu_tool(render), gpu_tool(newer))
     assert found.is_error
     assert "width" in found.content
+
+
+@pytest.mark.parametrize("here", [True, False], ids=["both have the preset", "only the caller has it"])
+async def test_a_preset_of_the_caller_applies(here: bool) -> None:
+    def paint(size: int, place: str, shade: str) -> str:
+        return f"{size} in {place}, {shade}"
+
+    plain = gpu_tool(paint, effect="read")
+    made = preset(preset(plain, fixed={"place": "Rome"}), defaults={"shade": "red"})
+    written = {"size": 3, "place": "Oslo"}
+    assert (await outcome(made, made if here else plain, arguments=written)).content == "3 in Rome, red"
 
 
 async def test_the_callers_limits_apply_to_the_result() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,6 +71,39 @@ async def test_code_ends_at_its_limits(code: str, limits: dict[str, Any], shown:
     (found,) = await run(call("run_code", language="python", code=code), **limits)
     assert found.is_error
     assert shown in found.content
+
+
+_LEAVES = """
+import fcntl, os, time
+lock = open(r"{file}", "w")
+fcntl.flock(lock, fcntl.LOCK_EX)
+read, write = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.write(write, b"x")
+        time.sleep(600)
+    os._exit(0)
+os.read(read, 1)
+{then}
+"""
+
+
+@pytest.mark.parametrize("then", ["print('done')", "time.sleep(600)"], ids=["end", "time"])
+async def test_no_process_of_the_code_outlives_it(tmp_path: Path, then: str) -> None:
+    file = tmp_path / "lock"
+    (found,) = await run(call("run_code", language="python", code=_LEAVES.format(file=file, then=then)), seconds=2)
+    assert found.is_error == (then != "print('done')")
+    with file.open() as lock:
+        # A process of the code that lives has inherited the lock.
+        await asyncio.wait_for(asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX), 30)
+
+
+async def test_a_folder_too_deep_for_python_is_removed() -> None:
+    code = "import os\nprint(os.getcwd())\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')"
+    (found,) = await run(call("run_code", language="python", code=code))
+    assert not found.is_error
+    assert not os.path.lexists(found.content.strip())  # noqa: ASYNC240 - a test may wait
 
 
 def test_the_wait_for_a_process_is_part_of_the_deadline() -> None:

@@ -190,7 +190,7 @@ async def test_an_error_in_the_stream_is_raised() -> None:
         (403, {"message": "Key"}, PermissionDeniedError),
         (404, {"message": "models/x is not found"}, ModelNotFoundError),
         (429, {"message": "Slow", "details": [{"retryDelay": "23.5s"}]}, RateLimitError),
-        (500, {"message": "Oops"}, OverloadedError),
+        (500, {"message": "Oops", "details": [{"retryDelay": f"{'9' * 400}s"}]}, OverloadedError),
         (503, {"message": "Oops"}, OverloadedError),
     ],
 )

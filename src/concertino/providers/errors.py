@@ -212,7 +212,7 @@ def retry_info(details: Iterable[Mapping[str, Any]]) -> float | None:
     """Return the delay in seconds that `google.rpc.RetryInfo` ("23s") among *details* asks for, or None."""
     for detail in details:
         if match := _DELAY.fullmatch(str(detail.get("retryDelay"))):
-            return float(match[1])
+            return _finite(match[1])
     return None
 
 

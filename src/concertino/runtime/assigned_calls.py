@@ -104,11 +104,9 @@ class AssignedCalls:
             raise ConfigurationError(f"the call has no task for target {target!r}")
         found = self._seat.has(agent, target)
         if not found and time.time() - call.wait.opened >= PATIENCE:
-            if (called := called_tool(agent)) is not None:
-                wanted, remedy = f"tool {called[1]!r}", "pass it to Runtime(agents=...)"
-            else:
-                wanted, remedy = f"agent {agent!r}", "name it in [targets]"
-            raise ConfigurationError(f"no process of target {target!r} has {wanted}: {remedy}")
+            if called_tool(agent) is not None:
+                return True  # the tools that this process has give the reason
+            raise ConfigurationError(f"no process of target {target!r} has agent {agent!r}: name it in [targets]")
         return found
 
     async def _refuse(self, call: ClaimedCall, why: str) -> None:

@@ -139,6 +139,10 @@ class Tool(ABC):
         """
         return self.schema.validate(arguments)
 
+    def with_presets(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return *arguments* with the values of `preset`, as JSON values, for a process of another target."""
+        return arguments
+
     @abstractmethod
     def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         """Do the work; return a value, an awaitable of one, or an async iterator.

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from concertino import OPERATOR, MemoryStore
 from concertino.quotas import SLICE, QuotaDemand, QuotaGrant
 from concertino.storage.sql.quotas import TURN, Quota, Share, exchange
 
@@ -205,3 +207,27 @@ def test_no_window_has_more_than_the_limit_and_the_burst(steps: list[Any], reque
             most = max(size for _, size in part)
             assert len(part) <= minutes * requests + max(requests / 10, 1) + 1e-6
             assert sum(size for _, size in part) <= minutes * tokens + max(tokens / 10, most) + 1e-6
+
+
+async def test_a_clock_that_was_set_back_does_not_stop_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [1e9 + 3_600]
+    monkeypatch.setattr("concertino.storage.sqlite.connection.SqliteSession.now", staticmethod(lambda: clock[0]))
+
+    async def granted(**fields: Any) -> QuotaGrant:
+        demand = QuotaDemand(key="key", owner="a", rates=(600, None), waiting=(1,) * 100, **fields)
+        return await store.draw_quota(OPERATOR, demand)
+
+    async with MemoryStore() as store:
+        assert (await granted()).requests == 60
+        assert (await granted(pauses={"other": 20.0})).requests == 0
+        clock[0] -= 3_600
+        assert dict((await granted()).pauses) == {"other": 20.0}
+        clock[0] += 1
+        assert (await granted()).requests == 10
+
+
+def test_a_debt_is_at_most_a_minutes_quota() -> None:
+    key = Key(None, 6_000)
+    key.ask("a", correction=-(10**12))
+    key.now += 61.0
+    assert key.ask("a", 5).requests == 1

@@ -276,7 +276,8 @@ class Call:
     async def _arguments(self, tool: Tool, context: CallContext) -> dict[str, Any]:
         """Return the validated arguments of a call that may run. Raises `NeedsAnswer` if it needs an approval.
 
-        A call for another process has them as JSON values: that process converts them.
+        A call for another process has them as JSON values: that process converts them. It may have the tool without
+        the presets of the caller's, so they are part of the call.
         """
         run, call, hooks = self._run, self.call, self._hooks
         if type(tool).should_use is not Tool.should_use and not await tool.should_use(context):
@@ -295,13 +296,13 @@ class Call:
         given, checked = arguments, tool.validate(arguments)
         arguments = checked if isinstance(checked, dict) else await checked
         if not asks:
-            return given if tool.target else arguments
+            return tool.with_presets(given) if tool.target else arguments
         decision = await hooks.authorize_tool_call(run.context, call, arguments)
         if isinstance(decision, Deny):
             raise ToolError(f"not allowed: {decision.reason}")
         if isinstance(decision, Ask) and self.waits_for != "sub_agent":  # that call has begun: its sub-agent continues
             raise NeedsAnswer("approval", decision.seconds, decision.who, decision.note, shown)
-        return given if tool.target else arguments
+        return tool.with_presets(given) if tool.target else arguments
 
     async def _probe(self, tool: Tool, context: CallContext) -> Outcome | None:
         """Return the outcome of a `once` call that a crash interrupted; None if it certainly had no effect."""

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from hashlib import blake2s
+from math import inf
 
 from ...quotas import SLICE, Bucket, QuotaDemand, QuotaGrant
 from ...records import record
@@ -15,6 +16,9 @@ from .session import Session
 
 TURN = 2 * SLICE
 """Seconds for which the others keep what a process waits for, after it has asked last."""
+
+SET_BACK = 60.0
+"""Seconds by which the last exchange is in the future if the clock was set back: no transaction takes so long."""
 
 
 @record(kw_only=True)
@@ -62,8 +66,15 @@ def draw_quota(connection: Session, scope: Operator, demand: QuotaDemand) -> Quo
         )
         for row in connection.execute(sql["quota_shares"], key).fetchall()
     ]
-    # The lock may have taken longer than the exchanges before it: time never runs backwards here.
-    now = max([connection.now(), quota.refilled, *[share.seen for share in shares]])
+    # The lock may have taken longer than the exchanges before it: time never runs backwards here, unless the clock was
+    # set back. Then the quota begins anew, since nothing would be refilled until it has caught up.
+    clock = connection.now()
+    now = max([clock, quota.refilled, *[share.seen for share in shares]])
+    if now - clock > SET_BACK:
+        pauses = {model: until - quota.refilled + clock for model, until in quota.pauses.items()}
+        quota = Quota(requests=min(requests, 0.0), tokens=min(tokens, 0.0), refilled=clock, pauses=pauses)
+        now, shares = clock, []
+        connection.execute(sql["delete_quota_shares"], {**key, "before": inf})
     grant, quota, own = exchange(quota, shares, demand, now)
     if any(share.seen <= now - TURN for share in shares):
         connection.execute(sql["delete_quota_shares"], {**key, "before": now - TURN})

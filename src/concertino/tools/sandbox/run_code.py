@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,17 @@ class RunCode(Tool):
 
     async def execute(self, arguments: dict[str, Any], context: ToolContext) -> str:
         """Return the output. Raises `ToolError` with it if the program fails."""
-        with tempfile.TemporaryDirectory(prefix="code-") as name:
-            program = Path(name, f"main{_ENDINGS[arguments['language']]}")
+        made = tempfile.TemporaryDirectory(prefix="code-", ignore_cleanup_errors=True)
+        try:
+            program = Path(made.name, f"main{_ENDINGS[arguments['language']]}")
             await asyncio.to_thread(program.write_text, arguments["code"], "utf-8", "replace")
             return await run_script(program, (), program.parent, self._limits)
+        finally:  # in a thread: there may be very many files
+            await asyncio.shield(asyncio.to_thread(_remove, made))
+
+
+def _remove(folder: tempfile.TemporaryDirectory[str]) -> None:
+    try:
+        folder.cleanup()
+    except RecursionError:
+        subprocess.run(["rm", "-rf", "--", folder.name], check=False)
