@@ -258,6 +258,11 @@ class Journal:
             counts, calls_of = state.tool_calls, state.calls_of
             self._planned = Snapshot(entries=(), phase=phase, seconds=0.0, counts=counts, calls_of=calls_of)
 
+    def forget(self) -> None:
+        """Let the next entry repeat every value, without a snapshot: what was to record them may not be written."""
+        self._known.clear()
+        self._planned = None
+
     # -- appending -----------------------------------------------------------------------------------------------
 
     async def start(self, start: RunStart, entry: JournalEntry, operations: Sequence[Operation] = ()) -> None:
@@ -375,7 +380,7 @@ class Journal:
         """Keep *gathered* for the next append, which then repeats every value."""
         gathered.common.snapshot = None
         self._gathered = gathered.before(self._gathered)
-        self._known.clear()
+        self.forget()
 
     def _row(
         self,
