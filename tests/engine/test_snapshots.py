@@ -18,6 +18,7 @@ from concertino import (
     Allow,
     Ask,
     Chat,
+    Continue,
     Limits,
     MemoryStore,
     Resources,
@@ -264,7 +265,8 @@ async def test_a_request_that_was_interrupted_before_its_append_leaves_nothing_o
                 for _ in range(100):  # until the request waits
                     await asyncio.sleep(0)
                 orchestrator._time_is_over()
-                await interrupted.wait()
+                for _ in range(100):  # until it waits no more
+                    await asyncio.sleep(0)
             return await super().append(entry)
 
     class Hasty(AgentConfig[None]):
@@ -286,6 +288,40 @@ async def test_a_request_that_was_interrupted_before_its_append_leaves_nothing_o
     assert interrupted.is_set()
     short, whole = [await loaded(store, result.run_id, from_snapshot=asked) for asked in (True, False)]
     assert state_of(replay(short)) == state_of(replay(whole))
+
+
+@pytest.mark.parametrize("at", [5, 6, 7])
+async def test_an_interrupted_append_that_was_carried_out_counts(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """The time is over when the store has written an entry, and before it answers. The agent goes on."""
+    keys: list[str] = []
+
+    class Late(Comparing):
+        async def append(self, entry: Entry) -> Head:
+            head = await super().append(entry)
+            keys.extend(each.key for each in entry.operations if ".hook" in each.key)
+            if entry.seq == at:
+                orchestrator._time_is_over()
+                await asyncio.Event().wait()
+            return head
+
+    class Patient(AgentConfig[None]):
+        name = "patient"
+        prompt = "You are patient."
+        tools = (look,)
+
+        async def on_limit(self, run: RunContext[None], reason: LimitReason) -> Any:
+            if reason != "seconds":
+                return super().on_limit(run, reason)
+            await run.call("look", {"n": 0})
+            return Continue()
+
+    monkeypatch.setattr("concertino.orchestrator.journal.writer.INTERVAL", 3)
+    monkeypatch.setattr("concertino.orchestrator.journal.snapshot._SHARE", 10_000)
+    store, model = Late(), ScriptedModel(*[call("look", n=1)] * 6, "done")
+    orchestrator = ToolOrchestrator(Chat("Go.", model=model), Patient(), resources=Resources(store=store))
+    await orchestrator.run()
+    assert store.snapshots
+    assert {key.partition(".hook")[2].partition(".")[0] for key in keys} == {str(at)}, "one for each entry so far"
 
 
 async def looked(steps: int) -> tuple[MemoryStore, str, list[int]]:

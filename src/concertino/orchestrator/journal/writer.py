@@ -98,6 +98,7 @@ class Journal:
         "commands",
         "conversation_id",
         "ended",
+        "late",
         "next_context",
         "on",
         "packed_context",
@@ -122,6 +123,8 @@ class Journal:
         """The number of the newest command to the run."""
         self.processed = 0
         """The number of the newest command that the run has processed."""
+        self.late = 0
+        """The number of requests and answers of turns that cancelled appends have recorded all the same."""
         self._tree = tree
         if not self.on:
             return
@@ -365,6 +368,7 @@ class Journal:
             self._sources.note(row.seq, row.kind, gathered.common)
             self.seq = run.entries
             self.ended = run.end is not None
+            self.late += row.kind in ("model_requested", "model_answered")
             self._end_unsent(row)
         self._started = run is not None
         self._unsure = None
