@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from concertino import (
     OPERATOR,
     AgentConfig,
+    Allow,
     Ask,
     Chat,
+    Continue,
     Limits,
     MemoryStore,
     Resources,
@@ -30,7 +32,7 @@ from concertino import (
     tool,
 )
 from concertino.agents import delegate
-from concertino.errors import BudgetError
+from concertino.errors import BudgetError, LimitReason
 from concertino.messages import ToolCall, UserMessage
 from concertino.orchestrator import Replay, replay
 from concertino.storage import Entry, Head, StoredJournal
@@ -94,6 +96,12 @@ async def ponder(context: ToolContext) -> str:
     return await context.ask("Which day is it?")
 
 
+@tool(effect="idempotent")
+async def inquire(context: ToolContext) -> str:
+    """Ask the model."""
+    return await context.ask("Which day is it?")
+
+
 @tool(effect="read")
 async def restart() -> str:
     """Begin a new conversation."""
@@ -129,16 +137,19 @@ def within(context: int) -> Any:
     return lambda scope, model, agent: Limits(context=context, output=500, tool_calls=1_000)
 
 
-async def finished(store: MemoryStore, model: ScriptedModel, context: int) -> RunResult:
-    """Run the clerk to its end. Each approval is answered, and the run is resumed."""
+async def finished(
+    store: MemoryStore, model: ScriptedModel, context: int, agent: AgentConfig[Any] | None = None
+) -> RunResult:
+    """Run the clerk, or *agent*, to its end. Each approval is answered, and the run is resumed."""
     retention = Retention(frees=400, price=1e9, floor=0)
     resources = Resources(store=store, limits=within(context), retention=retention)
-    result = await ToolOrchestrator(Chat("Go.", model=model), Clerk(), resources=resources).run()
+    agent = agent or Clerk()
+    result = await ToolOrchestrator(Chat("Go.", model=model), agent, resources=resources).run()
     while result.status == "suspended":
         for wait in result.waiting:
             await store.resolve(OPERATOR, wait.key, Resolution(verdict="approved", by="ann"))
         chat = Chat("", model=model)
-        again = ToolOrchestrator(chat, Clerk(), resources=resources, resume=True, run_id=result.run_id)
+        again = ToolOrchestrator(chat, agent, resources=resources, resume=True, run_id=result.run_id)
         result = await again.run()
     return result
 
@@ -195,10 +206,24 @@ async def test_a_snapshot_that_was_refused_is_not_written_later(monkeypatch: pyt
     assert store.refused
 
 
-async def test_a_snapshot_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "rest",
+    [
+        {"version": 2, "state": [1, 0.0, {}, {}]},
+        *({}, {"version": 1}, {"version": 1, "state": 5}, {"version": 1, "state": [1, 0.0, {}]}),
+        {"version": 1, "state": ["1", 0.0, {}, {}]},
+        {"version": 1, "state": [1, "0", {}, {}]},
+        {"version": 1, "state": [1, 0.0, [], {}]},
+        {"version": 1, "state": [1, 0.0, {}, {"look": "1"}]},
+    ],
+)
+async def test_a_snapshot_that_is_damaged_or_of_another_version_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, rest: dict[str, Any]
+) -> None:
+    snapshot = "concertino.orchestrator.journal.snapshot"
     monkeypatch.setattr("concertino.orchestrator.journal.writer.INTERVAL", 2)
-    monkeypatch.setattr("concertino.orchestrator.journal.snapshot._SHARE", 10_000)
-    monkeypatch.setattr("concertino.orchestrator.journal.snapshot.VERSION", 2)
+    monkeypatch.setattr(f"{snapshot}._SHARE", 10_000)
+    monkeypatch.setattr(f"{snapshot}.Snapshot.write", lambda written: {"entries": list(written.entries), **rest})
     store, model = MemoryStore(), script(["look", "look", "pay"])
     resources = Resources(store=store)
     result = await ToolOrchestrator(Chat("Go.", model=model), Clerk(), resources=resources).run()
@@ -207,6 +232,96 @@ async def test_a_snapshot_of_another_version_is_not_used(monkeypatch: pytest.Mon
     await store.resolve(OPERATOR, result.waiting[0].key, Resolution(verdict="approved", by="ann"))
     again = ToolOrchestrator(Chat("", model=model), Clerk(), resources=resources, resume=True, run_id=result.run_id)
     assert (await again.run()).text == "done"
+
+
+@pytest.mark.parametrize("interval", [4, 1_000])
+async def test_a_state_that_was_set_to_none_stays_none(monkeypatch: pytest.MonkeyPatch, interval: int) -> None:
+    seen: list[Notes | None] = []
+
+    class Forgetful(Clerk):
+        def authorize_tool_call(self, run: RunContext[Any], call: Any, arguments: Mapping[str, Any]) -> Any:
+            seen.append(run.agent_state)
+            run.agent_state = Notes(7) if run.state.step < 3 else None
+            return Ask() if call.name == "pay" else Allow()
+
+    monkeypatch.setattr("concertino.orchestrator.journal.writer.INTERVAL", interval)
+    monkeypatch.setattr("concertino.orchestrator.journal.snapshot._SHARE", 10_000)
+    store = Comparing()
+    result = await finished(store, script(["look"] * 7 + ["pay", "look"]), 100_000, Forgetful())
+    assert (result.text, bool(store.snapshots)) == ("done", interval == 4)
+    assert seen == [Notes(), Notes(7), Notes(7), *[None] * 6]
+
+
+@pytest.mark.parametrize("interval", range(3, 9))
+async def test_a_request_that_was_interrupted_before_its_append_leaves_nothing_out(
+    monkeypatch: pytest.MonkeyPatch, interval: int
+) -> None:
+    """The store is slow with the question of a background call, so the next request waits; then the time is over."""
+    interrupted = asyncio.Event()
+
+    class Slow(MemoryStore):
+        async def append(self, entry: Entry) -> Head:
+            if entry.kind == "side_requested":
+                for _ in range(100):  # until the request waits
+                    await asyncio.sleep(0)
+                orchestrator._time_is_over()
+                for _ in range(100):  # until it waits no more
+                    await asyncio.sleep(0)
+            return await super().append(entry)
+
+    class Hasty(AgentConfig[None]):
+        name = "hasty"
+        prompt = "You are hasty."
+        tools = (look, inquire)
+
+        def on_limit(self, run: RunContext[None], reason: LimitReason) -> Any:
+            interrupted.set()
+            return super().on_limit(run, reason)
+
+    monkeypatch.setattr("concertino.orchestrator.journal.writer.INTERVAL", interval)
+    monkeypatch.setattr("concertino.orchestrator.journal.snapshot._SHARE", 10_000)
+    monkeypatch.setattr(inquire, "background", True)
+    store, looks = Slow(), [call("look", n=1)] * 8
+    model = ScriptedModel(*looks[:2], call("inquire"), *looks[2:])
+    orchestrator = ToolOrchestrator(Chat("Go.", model=model), Hasty(), resources=Resources(store=store))
+    result = await orchestrator.run()
+    assert interrupted.is_set()
+    short, whole = [await loaded(store, result.run_id, from_snapshot=asked) for asked in (True, False)]
+    assert state_of(replay(short)) == state_of(replay(whole))
+
+
+@pytest.mark.parametrize("at", [5, 6, 7])
+async def test_an_interrupted_append_that_was_carried_out_counts(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """The time is over when the store has written an entry, and before it answers. The agent goes on."""
+    keys: list[str] = []
+
+    class Late(Comparing):
+        async def append(self, entry: Entry) -> Head:
+            head = await super().append(entry)
+            keys.extend(each.key for each in entry.operations if ".hook" in each.key)
+            if entry.seq == at:
+                orchestrator._time_is_over()
+                await asyncio.Event().wait()
+            return head
+
+    class Patient(AgentConfig[None]):
+        name = "patient"
+        prompt = "You are patient."
+        tools = (look,)
+
+        async def on_limit(self, run: RunContext[None], reason: LimitReason) -> Any:
+            if reason != "seconds":
+                return super().on_limit(run, reason)
+            await run.call("look", {"n": 0})
+            return Continue()
+
+    monkeypatch.setattr("concertino.orchestrator.journal.writer.INTERVAL", 3)
+    monkeypatch.setattr("concertino.orchestrator.journal.snapshot._SHARE", 10_000)
+    store, model = Late(), ScriptedModel(*[call("look", n=1)] * 6, "done")
+    orchestrator = ToolOrchestrator(Chat("Go.", model=model), Patient(), resources=Resources(store=store))
+    await orchestrator.run()
+    assert store.snapshots
+    assert {key.partition(".hook")[2].partition(".")[0] for key in keys} == {str(at)}, "one for each entry so far"
 
 
 async def looked(steps: int) -> tuple[MemoryStore, str, list[int]]:

@@ -304,6 +304,7 @@ class ToolOrchestrator:
             await load_tools(run, hooks)
         if hooks.initialize_agent_state.own:
             context.agent_state = await hooks.initialize_agent_state(context)
+            run.has_state = context.agent_state is not None
         if found is not None and found.stage != "started":
             context.agent_state = load_state(context.agent_state, found.agent_state)
             outcome = found.outcome

@@ -217,6 +217,7 @@ async def at_limit(run: RunSession, hooks: Hooks, reason: LimitReason, why: str,
 
 async def interrupted(run: RunSession, hooks: Hooks, reached: LimitError) -> NextStep | Limited:
     """Return what follows after a limit has interrupted *run*."""
+    await run.journal.has_ended()  # finds out whether an append that the limit cancelled was carried out
     if run.state.limit is not None:
         return Limited(str(reached))
     return await at_limit(run, hooks, reached.reason, str(reached), run.state.step + 1)

@@ -128,9 +128,14 @@ def dump_state(state: Any) -> str | None:
 
 
 def load_state(like: Any, text: str | None) -> Any:
-    """Restore a state from *text* with the type of *like*. Raises `ConfigurationError` if it does not match."""
+    """Restore a state from *text* with the type of *like*; "" is None.
+
+    Raises `ConfigurationError` if it does not match.
+    """
     if text is None or like is None:
         return like
+    if not text:
+        return None
     try:
         return _adapter(type(like)).validate_json(text)  # type: ignore[arg-type]  # as above
     except ValueError as error:

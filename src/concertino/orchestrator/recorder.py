@@ -49,7 +49,9 @@ class Prepared:
 
 def position(run: RunSession) -> Position:
     """Return where *run* is. The journal leaves out what did not change since the previous entry."""
-    agent_state = run.context.agent_state
+    agent_state = dump_state(run.context.agent_state)
+    if agent_state is None and run.has_state:
+        agent_state = ""  # a hook has set it to None
     return Position(
         state=run.state,
         index=run.tree.content_index,
@@ -57,7 +59,7 @@ def position(run: RunSession) -> Position:
         bill=round(run.window.bill),
         commands=run.journal.processed,
         text=run.state.text,
-        agent_state=None if agent_state is None else dump_state(agent_state),
+        agent_state=agent_state,
         background=None if run.background is None else run.background.rows(),
     )
 
@@ -81,7 +83,7 @@ async def record_request(
     here = position(run)
     if journal.on and journal.seq >= journal.snapshot_from:
         size = len(here.agent_state or "") + len(run.system) + sum([len(spec.text) for spec in specs])
-        journal.plan_snapshot(run.phase, run.state, size)
+        journal.plan_snapshot(run.phase + journal.late, run.state, size)
     changes = journal.changes(system=run.system, tools=specs, cache_key=request.cache_key)
     schema: Literal[True] | str | None = None
     if request.output_schema is not None:
@@ -117,8 +119,22 @@ async def record_request(
     operation = _attempt_operation(run, prepared, reserve, tokens)
     if run.outside:  # the request contains what followed from these calls
         journal.close(run.outside)
-    await journal.append(entry, run.state.step, [operation], reserve=reserve)
+    await _append(run, entry, [operation], reserve)
     run.outside, run.phase = {}, run.phase + 1
+
+
+async def _append(
+    run: RunSession,
+    entry: ModelRequested | ModelAnswered,
+    operations: Sequence[Operation] = (),
+    reserve: Reservation | None = None,
+) -> None:
+    """Append *entry*, which has what changed. A run that is interrupted before that may continue without it."""
+    try:
+        await run.journal.append(entry, run.state.step, operations, reserve=reserve)
+    except BaseException:
+        run.journal.forget()
+        raise
 
 
 async def record_side_request(run: RunSession, prepared: Prepared, reserve: Reservation | None) -> None:
@@ -165,7 +181,7 @@ async def record_answer(
         run_system=run_system,
         run_tools=run_tools,
     )
-    await run.journal.append(entry, run.state.step)
+    await _append(run, entry)
     run.phase += 1
 
 

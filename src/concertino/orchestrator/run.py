@@ -183,6 +183,7 @@ class RunSession:
         "emit",
         "ended",
         "first_record",
+        "has_state",
         "id",
         "journal",
         "limits",
@@ -298,6 +299,8 @@ class RunSession:
         """The number of requests and answers of turns that are recorded. A hook repeats what followed the last one."""
         self.outside: dict[str, Operation | None] = {}
         """Calls outside turns since the last request, by key; with their operations if an earlier process made them."""
+        self.has_state = False
+        """Whether the agent has made a state of its own."""
         self.background: BackgroundCalls | None = None
         """The calls that no turn waits for; None if there were none."""
         self._reserve: Reserve | None = None

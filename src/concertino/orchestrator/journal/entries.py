@@ -48,7 +48,7 @@ class Position:
     text: str | None = None
     """The model's last text, if it does not follow from the messages."""
     agent_state: str | None = None
-    """The agent's own state as JSON text."""
+    """The agent's own state as JSON text; "" if it was set to None."""
     background: Sequence[Sequence[Any]] | None = None
     """The background calls whose results are not part of the conversation; see `BackgroundCalls.rows`."""
 

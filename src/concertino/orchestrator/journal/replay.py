@@ -266,6 +266,8 @@ class Replay:
             if isinstance(change, int):
                 self._add(messages[first : first + change])
                 first += change
+                if first > len(messages):
+                    raise IndexError(f"{len(messages)} messages of {first}")
             else:
                 replaced = [message_of(self.texts[key], self.contents) for key in change]
                 self.view, self.replaced = unmeasured_view([*replaced, self.messages[-1]]), True

@@ -54,7 +54,10 @@ class Snapshot:
             if form["version"] != VERSION:
                 return None
             phase, seconds, counts, calls_of = form["state"]
-        except (KeyError, TypeError, ValueError):
+            numbers = [phase, *counts.values(), *calls_of.values()]
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return None
+        if any(type(number) is not int for number in numbers) or type(seconds) not in (int, float):
             return None
         return cls(entries=form["entries"], phase=phase, seconds=seconds, counts=counts, calls_of=calls_of)
 
@@ -78,7 +81,7 @@ class Sources:
         """Take note of the entry *seq*."""
         if kind == "resumed":
             self._began = seq
-        if common.log and not (len(common.log) == 1 and type(common.log[0]) is int):
+        if any(type(change) is not int for change in common.log):
             self._edits = [seq]  # a new conversation, without the earlier edits
         elif common.edits or common.carried is not None:
             self._edits.append(seq)

@@ -98,6 +98,7 @@ class Journal:
         "commands",
         "conversation_id",
         "ended",
+        "late",
         "next_context",
         "on",
         "packed_context",
@@ -122,6 +123,8 @@ class Journal:
         """The number of the newest command to the run."""
         self.processed = 0
         """The number of the newest command that the run has processed."""
+        self.late = 0
+        """The number of requests and answers of turns that cancelled appends have recorded all the same."""
         self._tree = tree
         if not self.on:
             return
@@ -258,6 +261,11 @@ class Journal:
             counts, calls_of = state.tool_calls, state.calls_of
             self._planned = Snapshot(entries=(), phase=phase, seconds=0.0, counts=counts, calls_of=calls_of)
 
+    def forget(self) -> None:
+        """Let the next entry repeat every value, without a snapshot: what was to record them may not be written."""
+        self._known.clear()
+        self._planned = None
+
     # -- appending -----------------------------------------------------------------------------------------------
 
     async def start(self, start: RunStart, entry: JournalEntry, operations: Sequence[Operation] = ()) -> None:
@@ -360,6 +368,7 @@ class Journal:
             self._sources.note(row.seq, row.kind, gathered.common)
             self.seq = run.entries
             self.ended = run.end is not None
+            self.late += row.kind in ("model_requested", "model_answered")
             self._end_unsent(row)
         self._started = run is not None
         self._unsure = None
@@ -375,7 +384,7 @@ class Journal:
         """Keep *gathered* for the next append, which then repeats every value."""
         gathered.common.snapshot = None
         self._gathered = gathered.before(self._gathered)
-        self._known.clear()
+        self.forget()
 
     def _row(
         self,

@@ -81,7 +81,7 @@ def direct_key(run: RunSession, by: ToolContext | None, tool: str, arguments: Ma
         text = json.dumps(dict(arguments), ensure_ascii=False, sort_keys=True)
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"call({tool!r:.80}): the arguments must be JSON values: {error}") from None
-    caller = f"{run.id}:{run.state.step}.hook{run.phase}" if by is None else by.key
+    caller = f"{run.id}:{run.state.step}.hook{run.phase + run.journal.late}" if by is None else by.key
     return f"{caller}.{digest(f'{tool}:{text}')[:12]}", text
 
 
