@@ -49,9 +49,7 @@ class Prepared:
 
 def position(run: RunSession) -> Position:
     """Return where *run* is. The journal leaves out what did not change since the previous entry."""
-    agent_state = dump_state(run.context.agent_state)
-    if agent_state is None and run.has_state:
-        agent_state = ""  # a hook has set it to None
+    agent_state = run.context.agent_state
     return Position(
         state=run.state,
         index=run.tree.content_index,
@@ -59,7 +57,7 @@ def position(run: RunSession) -> Position:
         bill=round(run.window.bill),
         commands=run.journal.processed,
         text=run.state.text,
-        agent_state=agent_state,
+        agent_state=dump_state(agent_state) if agent_state is not None else "" if run.has_state else None,
         background=None if run.background is None else run.background.rows(),
     )
 
@@ -119,22 +117,12 @@ async def record_request(
     operation = _attempt_operation(run, prepared, reserve, tokens)
     if run.outside:  # the request contains what followed from these calls
         journal.close(run.outside)
-    await _append(run, entry, [operation], reserve)
-    run.outside, run.phase = {}, run.phase + 1
-
-
-async def _append(
-    run: RunSession,
-    entry: ModelRequested | ModelAnswered,
-    operations: Sequence[Operation] = (),
-    reserve: Reservation | None = None,
-) -> None:
-    """Append *entry*, which has what changed. A run that is interrupted before that may continue without it."""
     try:
-        await run.journal.append(entry, run.state.step, operations, reserve=reserve)
+        await journal.append(entry, run.state.step, [operation], reserve=reserve)
     except BaseException:
-        run.journal.forget()
+        journal.forget()  # a run that is interrupted before it is written may continue without it
         raise
+    run.outside, run.phase = {}, run.phase + 1
 
 
 async def record_side_request(run: RunSession, prepared: Prepared, reserve: Reservation | None) -> None:
@@ -181,7 +169,11 @@ async def record_answer(
         run_system=run_system,
         run_tools=run_tools,
     )
-    await _append(run, entry)
+    try:
+        await run.journal.append(entry, run.state.step)
+    except BaseException:
+        run.journal.forget()
+        raise
     run.phase += 1
 
 
