@@ -32,8 +32,8 @@ class ScriptLimits:
     """The limits of a script. Raises `ConfigurationError` if one is invalid."""
 
     seconds: float = 60.0
-    """Time until it is killed, with the processes that it has started: none outlives it. With `network`, one that
-    leaves its process group does."""
+    """Time until it is killed, with the processes that it has started: none outlives it. With `network`, a process
+    that leaves its process group does."""
     cpu_seconds: int = 30
     megabytes: int = 2_000
     """Address space of each process."""
