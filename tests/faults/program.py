@@ -96,8 +96,8 @@ async def live(orders: Orders, talk: socket.socket) -> dict[str, Any]:
             back_off=0.05,
         )
         runtime.join(Fleet(bell=bell, targets=TARGETS, takes=orders.takes, coroutines=orders.coroutines))
-        drained = asyncio.Event()
-        asyncio.get_running_loop().add_reader(talk.fileno(), drained.set)
+        drained, loop = asyncio.Event(), asyncio.get_running_loop()
+        loop.add_reader(talk.fileno(), lambda: loop.remove_reader(talk.fileno()) and drained.set())
         async with runtime:
             if orders.largest:
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

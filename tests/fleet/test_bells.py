@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -26,6 +27,25 @@ def test_a_bell_calls_those_who_listen_to_the_topic() -> None:
     bell.ring("b")
     assert heard == ["a", "a", "a", "b"]
     assert not bell.reaches_others
+
+
+async def test_a_bell_ends_although_its_client_loses_a_cancellation() -> None:
+    class Deaf(RemoteBell):
+        asked = asyncio.Event()
+
+        async def _receive(self) -> None:
+            self._is_connected()
+
+        async def _exchange(self, topics: list[str]) -> None:
+            self.asked.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+        async def _close(self) -> None:
+            pass
+
+    async with Deaf() as bell:
+        await bell.asked.wait()
 
 
 @pytest.mark.postgres

@@ -106,8 +106,10 @@ class RemoteBell(LocalBell):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for task in self._tasks:
-            task.cancel()
+        while working := [task for task in self._tasks if not task.done()]:
+            for task in working:
+                task.cancel()
+            await asyncio.wait(working, timeout=AGAIN)  # a client's `wait_for` may lose a cancellation (Python 3.11)
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.connected = False
         with suppress(Exception):
