@@ -97,7 +97,12 @@ async def live(orders: Orders, talk: socket.socket) -> dict[str, Any]:
         )
         runtime.join(Fleet(bell=bell, targets=TARGETS, takes=orders.takes, coroutines=orders.coroutines))
         drained, loop = asyncio.Event(), asyncio.get_running_loop()
-        loop.add_reader(talk.fileno(), lambda: loop.remove_reader(talk.fileno()) and drained.set())
+
+        def drain() -> None:
+            loop.remove_reader(talk.fileno())
+            drained.set()
+
+        loop.add_reader(talk.fileno(), drain)
         async with runtime:
             if orders.largest:
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
