@@ -54,5 +54,6 @@ class LimitedModel:
 
 def read_requests(file: Path) -> list[tuple[float, str, str]]:
     """Return the requests in the file of a `LimitedModel`: time, state and user."""
-    lines = file.read_text().splitlines() if file.exists() else []
+    written = file.read_text() if file.exists() else ""
+    lines = written.rpartition("\n")[0].splitlines()  # without a line that another process is writing
     return [(float(at), state, user) for at, state, user in (line.split(" ") for line in lines)]
