@@ -30,7 +30,7 @@ from concertino import (
     tool,
 )
 from concertino.errors import ConfigurationError, ToolError
-from concertino.events import RunEnded, RunResult, ToolDone
+from concertino.events import RunEnded, ToolDone
 from concertino.messages import Media, ToolMessage
 from concertino.runtime import Fleet, LiveRun, assigned_calls
 from concertino.runtime.bus.base import RemoteBell
@@ -38,9 +38,9 @@ from concertino.testing import Answer, ScriptedModel, call
 from concertino.tools import FunctionTool, Pending, Tool, preset
 from concertino.waits import Resolution
 
+from .test_called_agents import CARLA, ended
 from .test_fleet import Bell, joined
 
-CARLA = Scope(tenant="acme", user="carla")
 TARGETS = {"desks": ["desk"], "gpu": []}
 ASKED = Chat("a picture, please", scope=CARLA, model="desk")
 WRONG: Any = {"target": 7}
@@ -93,13 +93,6 @@ async def fleet(
         await gpus.look()
         await asyncio.sleep(0)
         yield desks, gpus
-
-
-async def ended(runtime: Runtime, run: LiveRun) -> RunResult:
-    """Return the result of a run once it has ended, in whichever process."""
-    async for _ in runtime.events(CARLA, run.id):
-        pass
-    return await runtime.result(CARLA, run.id)
 
 
 def read(model: ScriptedModel) -> ToolMessage:

@@ -41,7 +41,10 @@ _Window = tuple[asyncio.AbstractEventLoop, bool]
 
 
 class EventWindow:
-    """Stores the events of all runs of a process, which are due at the same time, with one call."""
+    """Stores the events of all runs of a process at the same time, with one call.
+
+    A store with `adds_apart` gets one call for each run, so that a tree that is locked delays no other.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
