@@ -135,7 +135,7 @@ async def _runtime(opened: AsyncExitStack, url: str, bus: str, model: Any, *, ta
 async def _pass(store: Any) -> None:
     """Do the queries of a pass of the watchdog that finds nothing."""
     await store.due(OPERATOR, agents=["clerk"], owner="nobody")
-    await store.due_turns(OPERATOR, agents=["clerk"])
+    await store.claim_turns(OPERATOR, 1.0, agents=["clerk"])
     await store.sweep(OPERATOR)
 
 

@@ -34,7 +34,7 @@ async def test_a_pass_of_the_watchdog_reads_no_run_that_waits(url: str, schema: 
     async def look(store: PostgresStore) -> None:
         await store.due(OPERATOR, agents=["clerk"], owner="nobody")
         assert not await store.claim_due(OPERATOR, "nobody", 30.0, agents=["clerk"])
-        assert not await store.due_turns(OPERATOR, agents=["clerk"])
+        assert not await store.claim_turns(OPERATOR, 1.0, agents=["clerk"])
         await store.sweep(OPERATOR)
 
     await waiting(url, schema, 4)

@@ -23,10 +23,10 @@ from .fleet import Seat
 from .known_agents import KnownAgents
 from .live_run import LiveRun
 from .turns import MAY_CHANGE
+from .watchdog import BATCH
 
 log = logging.getLogger("concertino")
 
-_MOST = 8
 PATIENCE = 600.0
 """Seconds for which a call is left to processes that have its agent: during an upgrade, only some have a new one."""
 AGAIN = 1.0
@@ -50,15 +50,14 @@ class AssignedCalls:
         """After them, a call without a run is due again: the process that took it may have died."""
         self._ringing: set[asyncio.Task[None]] = set()
 
-    async def look(self) -> None:
-        """Start the runs of the calls that are due."""
+    async def look(self) -> bool:
+        """Start the runs of a batch of calls. Return whether others may be due."""
         targets = self._seat.targets()
-        goes_on = targets is None or bool(targets)
-        while goes_on and (limit := self._seat.capacity(_MOST)):
-            calls = await self._store.claim_calls(OPERATOR, self._seconds, limit=limit, targets=targets)
-            goes_on = len(calls) == limit
-            for call in calls:
-                await self._take(call)
+        limit = self._seat.capacity(BATCH) if targets is None or targets else 0
+        calls = await self._store.claim_calls(OPERATOR, self._seconds, limit=limit, targets=targets) if limit else ()
+        for call in calls:
+            await self._take(call)
+        return bool(calls) and len(calls) == limit
 
     def left(self, run: LiveRun, caller: Caller | None) -> None:
         """Wake the processes that continue after a run has left this one: of targets it calls, or of its caller."""

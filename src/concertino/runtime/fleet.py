@@ -76,6 +76,7 @@ class Seat:
         self.fleet: Fleet | None = None
         self._store, self._agents, self._busy, self._lease = store, agents, busy, lease
         self._ends: list[Callable[[], None]] = []
+        self._left = False
         self._owner = process_owner()
         self._held: dict[str, float] = {}
         """By target with a single consumer: the end of this process's lease, by the loop's clock."""
@@ -110,7 +111,9 @@ class Seat:
         return [each for each in self.fleet.takes if not each.startswith(SINGLE) or self._held.get(each, 0.0) > now]
 
     def capacity(self, most: int) -> int:
-        """Return how many more runs this process may have now, up to *most*."""
+        """Return how many more runs this process may have now, up to *most*; none after `leave`."""
+        if self._left:
+            return 0
         return most if self.fleet is None else max(0, min(most, self.fleet.coroutines - self._busy()))
 
     async def claim_targets(self) -> None:
@@ -170,11 +173,13 @@ class Seat:
 
     def take(self, wake: Callable[[], None]) -> None:
         """Let *wake* be called when work of this process is due."""
+        self._left = False
         if self.fleet is not None:
             self._ends += [self.fleet.bell.listen(wakeup(target), wake) for target in self.fleet.takes]
 
     def leave(self) -> None:
-        """End what `take` began."""
+        """Take no more work."""
+        self._left = True
         while self._ends:
             self._ends.pop()()
 

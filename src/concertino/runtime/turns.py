@@ -41,7 +41,7 @@ from .event_log import EventLog
 from .fleet import Seat
 from .live_run import LiveRun
 from .turn_input import decode_input, in_conversation
-from .watchdog import BACK_OFF, LONGEST
+from .watchdog import BACK_OFF, BATCH, LONGEST
 
 log = logging.getLogger("concertino")
 
@@ -51,8 +51,8 @@ MAY_CHANGE = (ResourcesError, MissingKeyError, MissingExtraError)
 """Errors of the process or the tenant's resources, not of the work: another attempt may succeed."""
 _DAMAGED = "[damaged]"
 """Stands for a message that cannot be read: a model's API refuses an empty one in the history."""
-_MOST_DUE = 50
-"""Most queued turns that are started in one look."""
+CLAIM = 5.0
+"""Seconds in which a claimed turn is to start. After them, any process may start it: the other one may have died."""
 HELD = 64
 """Most conversations whose history a process keeps."""
 
@@ -88,6 +88,7 @@ class TurnStarter:
         """By queued turn: how often it could not be started here."""
         self._held: OrderedDict[tuple[Scope, str], _Held] = OrderedDict()
         self._following: dict[str, asyncio.Task[None]] = {}
+        self._looking: set[asyncio.Task[bool]] = set()
 
     async def start(
         self, scope: Scope, conversation_id: str, agent: str, chat: Chat, turn: QueuedTurn, *, queued: bool = False
@@ -155,12 +156,23 @@ class TurnStarter:
             with suppress(LeafMovedError):
                 return await run(given, held)
 
-    async def look(self) -> None:
-        """Close the turns that have ended, and start the queued turns that are due."""
-        again = True
-        while again and (limit := self.seat.capacity(_MOST_DUE)):  # after a refusal, the next turn is due
-            due = await self._store.due_turns(OPERATOR, limit, agents=self.seat.agents())
-            again = any([await self._start_due(each) for each in due])
+    async def look(self) -> bool:
+        """Close the turns that have ended, and start a batch of queued turns. Return whether others may be due.
+
+        What is claimed is started, also if the caller is cancelled.
+        """
+        task = asyncio.create_task(self._look(), name="queued turns")
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+        return await asyncio.shield(task)
+
+    async def _look(self) -> bool:
+        if not (limit := self.seat.capacity(BATCH)):
+            return False
+        due = await self._store.claim_turns(OPERATOR, CLAIM, limit=limit, agents=self.seat.agents())
+        for each in due:
+            await self._start_due(each)
+        return bool(due)
 
     async def left_queue(self, run_id: str) -> bool:
         """Wait until a turn is not queued any more, in any process. Return False if the runtime is closed."""
@@ -181,9 +193,11 @@ class TurnStarter:
             task.cancel()
         if self._following:
             await asyncio.wait(self._following.values())
+        if self._looking:
+            await asyncio.wait(self._looking)
 
-    async def _start_due(self, due: DueTurn) -> bool:
-        """Start a queued turn. Return whether it was ended instead."""
+    async def _start_due(self, due: DueTurn) -> None:
+        """Start a claimed turn."""
         scope, run_id = Scope(due.tenant, due.user), due.turn.run_id
         chat = Chat(_DAMAGED)
         try:
@@ -192,14 +206,15 @@ class TurnStarter:
             self._failures.pop(run_id, None)
         except ConversationBusyError:
             log.info("turn %s waits for another one", run_id)  # a process has put it first, and its end starts this one
+            with suppress(ConcertinoError):
+                await self._store.postpone_turn(scope, due.conversation_id, run_id, 0.0)
         except MAY_CHANGE as error:
             await self._postpone(due, error)
         except (ConfigurationError, DamagedDataError) as error:
             log.warning("turn %s cannot be started: %s", run_id, error)
-            return await self._refuse(due, chat, str(error))
+            await self._refuse(due, chat, str(error))
         except Exception as error:  # noqa: BLE001 - one turn must not keep the watchdog from the others
             await self._postpone(due, error)
-        return False
 
     async def _postpone(self, due: DueTurn, error: Exception) -> None:
         """Try a turn again after a delay that doubles each time, unless another process has started or removed it."""
@@ -218,7 +233,7 @@ class TurnStarter:
         else:
             log.warning("turn %s could not be started: %s", run_id, type(error).__name__)
 
-    async def _refuse(self, due: DueTurn, chat: Chat, why: str) -> bool:
+    async def _refuse(self, due: DueTurn, chat: Chat, why: str) -> None:
         """End a queued turn that can never start as failed, so that the next one can start."""
         scope = Scope(due.tenant, due.user)
 
@@ -233,8 +248,6 @@ class TurnStarter:
         else:
             self.events.wake(due.turn.run_id)
             self.events.conversations.ring(scope, due.conversation_id)
-            return True
-        return False
 
     async def _branch(self, scope: Scope, conversation_id: str, leaf: str) -> _Held:
         """Return the branch that ends with the turn *leaf*; only turns that this process does not keep are loaded."""

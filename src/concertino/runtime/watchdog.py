@@ -28,7 +28,8 @@ BACK_OFF = 1.0
 """Seconds before a run is resumed that its last resumption did not get any further; twice as many after each further
 try."""
 BATCH = 8
-"""Most trees that are claimed at once: other processes may be free to resume the next ones sooner."""
+"""Most trees, queued turns or calls that are claimed at once: other processes may be free to start the next ones
+sooner, and none of the three waits for all of another."""
 LONGEST = 300.0
 """Most seconds before a run or a turn is tried again that got no resources, such as a model of its tenant."""
 
@@ -59,7 +60,7 @@ class Watchdog:
         self,
         store: Store,
         runs: _Runs,
-        starters: Sequence[Callable[[], Awaitable[None]]],
+        starters: Sequence[Callable[[], Awaitable[object]]],
         seat: Seat,
         *,
         lease: float,
@@ -127,22 +128,23 @@ class Watchdog:
             live = self._runs.live(OPERATOR, root_id)
             if (live is None or live.done) and self._seat.capacity(1):
                 await self._take(root_id)
-        if len(due.ready) + len(due.orphaned) > len(due.doubtful):
-            async with self.claiming:
-                await self._claim_due(owner, agents)
-        for start in self._starters:
-            await start()
+        trees = len(due.ready) + len(due.orphaned) > len(due.doubtful)
+        others: Sequence[Callable[[], Awaitable[object]]] = self._starters
+        while trees or others:  # a batch of each in turn
+            trees = trees and await self._resume_due(owner, agents)
+            others = [start for start in others if await start()]
 
-    async def _claim_due(self, owner: str, agents: Collection[str]) -> None:
-        """Claim trees in batches, and resume them, while none fails and the process can have more."""
-        goes_on = True
-        while goes_on and (limit := self._seat.capacity(BATCH)) > 0:
+    async def _resume_due(self, owner: str, agents: Collection[str]) -> bool:
+        """Claim a batch of trees, and resume them. Return whether others may be due; not after a failure."""
+        async with self.claiming:
+            if (limit := self._seat.capacity(BATCH)) <= 0:
+                return False
             claims = await self._store.claim_due(OPERATOR, owner, self._lease, limit=limit, agents=agents)
             if len(claims) == 1:  # most often: no task of its own
                 began = [await self._begin(claims[0])]
             else:
                 began = await asyncio.gather(*map(self._begin, claims))
-            goes_on = len(claims) == limit and all(began)
+            return len(claims) == limit and all(began)
 
     async def _begin(self, claim: Claim) -> bool:
         """Resume a claimed tree, and return whether that succeeded; release it if the watchdog was stopped."""

@@ -399,13 +399,13 @@ class Conversations(Protocol):
         """Remove a queued turn. Return whether it was still queued."""
         ...
 
-    async def due_turns(
-        self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None
+    async def claim_turns(
+        self, scope: Operator, seconds: float, *, limit: int = 50, agents: Collection[str] | None = None
     ) -> Sequence[DueTurn]:
-        """Close the turns whose runs have ended, so that a search finds them; return the queued turns to start.
+        """Close the turns whose runs have ended, so that a search finds them; claim queued turns until none is left.
 
-        A queued turn is due when its conversation is idle, and at most one of each conversation is; only those of
-        *agents* if given. The tenants take turns, so that none waits for the queues of another.
+        The first in the queue of an idle conversation is due, again *seconds* after a claim; only those of *agents* if
+        given. Tenants take turns. One that another process is claiming is left out. Queues are not read.
         """
         ...
 

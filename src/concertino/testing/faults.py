@@ -180,7 +180,7 @@ class FaultyStore:
     history = _delegated("history")
     steer_turn = _delegated("steer_turn")
     withdraw_turn = _delegated("withdraw_turn")
-    due_turns = _delegated("due_turns")
+    claim_turns = _delegated("claim_turns")
     postpone_turn = _delegated("postpone_turn")
     approvals = _delegated("approvals")
     select_leaf = _delegated("select_leaf")

@@ -28,7 +28,7 @@ async def cost(others: int) -> tuple[int, int, int]:
             await closed(store, f"c{number}")
             await closed(store, f"c{number}", Scope("o1", "u2"))
         await closed(store, "last")
-        await store.due_turns(OPERATOR)
+        await store.claim_turns(OPERATOR, 1.0)
         assert len(await store.search_turns(SCOPE, "order", limit=100)) == others + 1
         connection: sqlite3.Connection = await store._connection.run(lambda connection: connection)
         statements: list[str] = []

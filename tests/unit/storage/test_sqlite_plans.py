@@ -148,7 +148,18 @@ async def test_running_sub_agents_are_found_whatever_their_root_does(root: str) 
     assert not await store.runs(RIVAL, state="running")
 
 
-@pytest.mark.parametrize(("name", "index"), [("due_turns", "turns_queued"), ("turns_to_close", "turns_ended")])
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("owners_of_due_turns", "turns_due"),
+        ("due_turns", "turns_due"),
+        ("turns_to_close", "turns_ended"),
+        ("has_overdue", "operations_waiting"),
+    ],
+)
 def test_a_pass_of_the_watchdog_reads_no_turn_of_a_run_that_waits(connection: Recording, name: str, index: str) -> None:
-    connection.execute(queries()[name], {"now": 1.0, "agents": None, "limit": 9})
-    assert f"USING INDEX {index}" in connection.plan()
+    bound = {"now": 1.0, "agent": "", "tenant": "", "agents": None, "limit": 9}
+    connection.execute(queries()[name], bound)
+    plan = connection.plan()
+    assert f"INDEX {index}" in plan
+    assert "SCAN turns" not in plan

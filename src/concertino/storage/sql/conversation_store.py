@@ -72,11 +72,11 @@ class SqlConversations:
         """Remove a queued turn."""
         return await self._connection.write(WriteCall(turns.withdraw_turn, scope, conversation_id, run_id))
 
-    async def due_turns(
-        self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None
+    async def claim_turns(
+        self, scope: Operator, seconds: float, *, limit: int = 50, agents: Collection[str] | None = None
     ) -> Sequence[DueTurn]:
-        """Close ended turns, and return the queued ones to start."""
-        return await self._connection.run(turns.due_turns, scope, limit, agents)
+        """Close ended turns, and claim queued ones to start."""
+        return await self._connection.run(turns.claim_turns, scope, seconds, limit, agents)
 
     async def postpone_turn(self, scope: Scope, conversation_id: str, run_id: str, seconds: float) -> None:
         """Keep a queued turn from being due for *seconds*."""

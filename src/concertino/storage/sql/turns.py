@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Iterable
+from itertools import zip_longest
 from typing import Any
 
 from ...errors import (
@@ -180,15 +181,34 @@ def withdraw_turn(connection: Session, scope: Scope, conversation_id: str, run_i
 
 def postpone_turn(connection: Session, scope: Scope, conversation_id: str, run_id: str, seconds: float) -> None:
     """Keep a queued turn from being due for *seconds*. Raises `UnknownTurnError`."""
-    number = turn_number(connection, conversation_number(connection, scope, conversation_id), run_id)
+    number = turn_number(connection, locked_conversation(connection, scope, conversation_id), run_id)
     connection.execute(connection.queries["postpone_turn"], {"turn": number, "until": connection.now() + seconds})
 
 
-def due_turns(connection: Session, scope: Operator, limit: int, agents: Collection[str] | None) -> tuple[DueTurn, ...]:
-    """Close the turns whose runs have ended, and return the queued turns whose conversations are idle."""
+def claim_turns(
+    connection: Session, scope: Operator, seconds: float, limit: int, agents: Collection[str] | None
+) -> tuple[DueTurn, ...]:
+    """Close the turns whose runs have ended, and take queued turns that are due, for *seconds*."""
     check_operator(scope)
+    if connection.read_only:
+        return ()
+    sql, now = connection.queries, connection.now()
+    _close_turns(connection)
+    bound = {"now": now, "agents": named_agents(agents)}
+    owners = connection.execute(sql["owners_of_due_turns"], bound).fetchall()
+    if not owners or limit <= 0:
+        return ()  # the write lock is not needed
+    with connection.transaction():
+        numbers = _free(connection, [(agent, tenant) for agent, tenant in owners], most(limit), now)
+        connection.execute(sql["take_turns"], {"numbers": encode_json(numbers), "until": now + seconds})
+        rows = connection.execute(sql["claimed_turns"], {"numbers": encode_json(numbers)}).fetchall()
+    return tuple(map(_to_due, sorted(rows, key=lambda row: numbers.index(row["number"]))))
+
+
+def _close_turns(connection: Session) -> None:
+    """Close the turns whose runs have ended, and index them."""
     sql = connection.queries
-    if not connection.read_only and connection.execute(sql["turns_to_close"]).fetchone() is not None:
+    if connection.execute(sql["turns_to_close"]).fetchone() is not None:
         with connection.transaction():
             for number, conversation, run in connection.execute(sql["turns_to_close"]).fetchall():
                 connection.execute(sql["close_turn"], (number,))
@@ -196,9 +216,21 @@ def due_turns(connection: Session, scope: Operator, limit: int, agents: Collecti
                     _index(connection, number, conversation, run)
                 except (StorageError, ValueError) as error:
                     log.warning("a closed turn is not indexed: %s", type(error).__name__)
-    bound = {"now": connection.now(), "agents": named_agents(agents), "limit": most(limit)}
-    rows = connection.execute(sql["due_turns"], bound).fetchall()
-    return tuple(map(_to_due, rows))
+
+
+def _free(connection: Session, owners: list[tuple[str, str]], limit: int, now: float) -> list[int]:
+    """Return up to *limit* due turns, by number, that no other process is claiming, and lock them. *owners* take turns.
+
+    Each owner, an agent and a tenant, has an equal share, so that none waits for the queues of another.
+    """
+    queues: list[list[int]] = []
+    share = -(-limit // len(owners))
+    while owners and limit > 0:
+        agent, tenant = owners.pop(0)
+        bound = {"agent": agent, "tenant": tenant, "now": now, "limit": min(share, limit)}
+        queues.append([row[0] for row in connection.execute(connection.queries["due_turns"], bound).fetchall()])
+        limit -= len(queues[-1])
+    return [number for turns in zip_longest(*queues) for number in turns if number is not None]
 
 
 def queued_input(row: Row) -> dict[str, Any]:

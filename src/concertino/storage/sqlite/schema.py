@@ -19,7 +19,7 @@ from .statements import add_functions
 
 APPLICATION_ID = 0x434E4354
 """Marks a SQLite file as concertino's ("CNCT")."""
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 """Written to `user_version`. Databases of other versions are refused."""
 MIN_FILE_SIZE = 512
 """Bytes of the smallest SQLite database."""

@@ -414,6 +414,9 @@ CREATE TABLE turns (
     created      REAL NOT NULL,
     not_before   REAL NOT NULL,             -- a queued turn that could not be started is postponed until then
     ended        INTEGER NOT NULL DEFAULT 0,    -- its run has ended
+    due          INTEGER NOT NULL DEFAULT 0,    -- queued, and next in an idle conversation: to start from not_before on
+    agent        TEXT,                      -- of a queued turn's conversation
+    tenant       TEXT,
     UNIQUE (conversation, submit_key)
 );
 CREATE INDEX turns_by_parent ON turns (conversation, parent);
@@ -421,10 +424,40 @@ CREATE INDEX turns_by_parent ON turns (conversation, parent);
 CREATE INDEX turns_queued ON turns (conversation, first DESC, number) WHERE state = 'queued';
 CREATE INDEX turns_open ON turns (run) WHERE state = 'open';
 CREATE INDEX turns_ended ON turns (number) WHERE state = 'open' AND ended;
+CREATE INDEX turns_due ON turns (agent, tenant, not_before, number) WHERE due AND state = 'queued';
 
 CREATE TRIGGER turn_ends AFTER UPDATE OF ending ON heads WHEN NEW.ending IS NOT NULL
 BEGIN
     UPDATE turns SET ended = 1 WHERE run = NEW.run AND state = 'open';
+    UPDATE turns SET due = 1, not_before = max(not_before, NEW.ended)
+    WHERE NOT due AND number = (
+        SELECT q.number FROM turns AS t JOIN turns AS q ON q.conversation = t.conversation AND q.state = 'queued'
+        WHERE t.run = NEW.run AND t.state = 'open' ORDER BY q.first DESC, q.number LIMIT 1
+    );
+END;
+CREATE TRIGGER turn_is_queued AFTER INSERT ON turns WHEN NEW.state = 'queued'
+BEGIN
+    UPDATE turns SET (agent, tenant) = (SELECT agent, tenant FROM conversations WHERE number = NEW.conversation)
+    WHERE number = NEW.number;
+    -- Of the first two, since the new one may be before the one that is due.
+    UPDATE turns SET not_before = max(not_before, created), due = NOT EXISTS (
+        SELECT 1 FROM conversation_heads AS c JOIN turns AS t ON t.number = c.current JOIN heads AS r ON r.run = t.run
+        WHERE c.conversation = NEW.conversation AND r.ending IS NULL
+    ) AND number = (
+        SELECT q.number FROM turns AS q WHERE q.conversation = NEW.conversation AND q.state = 'queued'
+        ORDER BY q.first DESC, q.number LIMIT 1
+    )
+    WHERE number IN (
+        SELECT q.number FROM turns AS q WHERE q.conversation = NEW.conversation AND q.state = 'queued'
+        ORDER BY q.first DESC, q.number LIMIT 2
+    );
+END;
+CREATE TRIGGER turn_leaves_queue AFTER DELETE ON turns WHEN OLD.state = 'queued' AND OLD.due
+BEGIN
+    UPDATE turns SET due = 1, not_before = max(not_before, created) WHERE number = (
+        SELECT q.number FROM turns AS q WHERE q.conversation = OLD.conversation AND q.state = 'queued'
+        ORDER BY q.first DESC, q.number LIMIT 1
+    );
 END;
 
 CREATE TABLE conversation_texts (

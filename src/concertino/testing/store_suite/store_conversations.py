@@ -135,15 +135,15 @@ async def test_the_queue(store: FullStore) -> None:
     assert await store.queue_turn(SCOPE, "c1", queued("r2"))
     assert await store.queue_turn(SCOPE, "c1", queued("r3"))
     assert await store.queue_turn(SCOPE, "c1", queued("r4", first=True))
-    assert await store.due_turns(OPERATOR) == ()
+    assert await claimed_turns(store) == []
     await tree.end()
     with pytest.raises(ConversationBusyError):
         await turn(store, "r5", "r1")
     for run_id, parent in (("r4", "r1"), ("r2", "r4"), ("r3", "r2")):
-        (due,) = await store.due_turns(OPERATOR)
+        (due,) = await store.claim_turns(OPERATOR, 60.0)
         assert (due.turn.run_id, due.turn.parent, due.turn.input) == (run_id, None, {"message": f"ask {run_id}"})
         await turn(store, run_id, parent, queued=True)
-    assert await store.due_turns(OPERATOR) == ()
+    assert await claimed_turns(store) == []
     assert await shown(store) == ["r3", "r2", "r4", "r1"]
 
 
@@ -155,35 +155,86 @@ async def idle_queue(store: FullStore, conversation_id: str, scope: Scope = SCOP
     await tree.end()
 
 
-async def due(store: FullStore, **asked: Any) -> list[str]:
-    return [each.turn.run_id for each in await store.due_turns(OPERATOR, **asked)]
+async def claimed_turns(store: FullStore, seconds: float = 60.0, **asked: Any) -> list[str]:
+    return [each.turn.run_id for each in await store.claim_turns(OPERATOR, seconds, **asked)]
 
 
-async def test_due_turns_of_all_tenants_come_in_turn(store: FullStore) -> None:
+async def test_tenants_take_turns(store: FullStore) -> None:
     """Otherwise the queues of one tenant would hide those of all others."""
     for number in range(6):
         await idle_queue(store, f"a{number}")
     for number in range(2):
         await idle_queue(store, f"b{number}", RIVAL)
-    assert await due(store, limit=4) == ["q-a0", "q-b0", "q-a1", "q-b1"]
-    assert len(await due(store)) == 8
+    assert await claimed_turns(store, limit=4) == ["q-a0", "q-b0", "q-a1", "q-b1"]
+    assert await claimed_turns(store, limit=3) == ["q-a2", "q-a3", "q-a4"]
+    assert await claimed_turns(store) == ["q-a5"]
+    assert await claimed_turns(store) == []
 
 
-async def test_due_turns_of_some_agents(store: FullStore) -> None:
+async def test_queued_turns_of_some_agents_are_claimed(store: FullStore) -> None:
     for number in range(3):
         await idle_queue(store, f"a{number}", agent="other")
     await idle_queue(store, "b")
-    assert await due(store, limit=2, agents=["supervisor"]) == ["q-b"]
-    assert await due(store, agents=[]) == []
+    assert await claimed_turns(store, limit=2, agents=[]) == []
+    assert await claimed_turns(store, limit=2, agents=["supervisor"]) == ["q-b"]
+    assert await claimed_turns(store, limit=0) == []
+    assert await claimed_turns(store, agents=["supervisor", "other"]) == ["q-a0", "q-a1", "q-a2"]
 
 
-async def test_a_postponed_turn_is_not_due(store: FullStore) -> None:
+async def test_a_claimed_turn_that_does_not_start_is_due_again(store: FullStore) -> None:
+    await idle_queue(store, "a")
+    assert await claimed_turns(store, 0.0) == ["q-a"]
+    assert await claimed_turns(store) == ["q-a"]
+    assert await claimed_turns(store) == []
+    await store.postpone_turn(SCOPE, "a", "q-a", 0.0)
+    assert await claimed_turns(store) == ["q-a"]
+
+
+async def test_a_postponed_turn_is_not_claimed(store: FullStore) -> None:
     await idle_queue(store, "a")
     await idle_queue(store, "b")
     await store.postpone_turn(SCOPE, "a", "q-a", 60.0)
-    assert await due(store, limit=1) == ["q-b"]
+    assert await claimed_turns(store) == ["q-b"]
     await store.postpone_turn(SCOPE, "a", "q-a", 0.0)
-    assert await due(store) == ["q-a", "q-b"]
+    assert await claimed_turns(store) == ["q-a"]
+
+
+async def test_the_next_of_a_queue_alone_is_claimed(store: FullStore) -> None:
+    """Whichever way it becomes the next one."""
+    await opened(store)
+    tree = await turn(store, "r1", end=False)
+    for name in ("a", "b", "c"):
+        await store.queue_turn(SCOPE, "c1", queued(name))
+    await store.postpone_turn(SCOPE, "c1", "a", 60.0)
+    await tree.end()
+    assert await claimed_turns(store) == [], "a postponed turn keeps its place"
+    await store.withdraw_turn(SCOPE, "c1", "a")
+    assert await claimed_turns(store, 0.0) == ["b"]
+    await store.queue_turn(SCOPE, "c1", queued("d", first=True), when="always")
+    assert await claimed_turns(store, 0.0) == ["d"]
+    await store.withdraw_turn(SCOPE, "c1", "d")
+    assert await claimed_turns(store) == ["b"]
+    tree = await turn(store, "b", "r1", queued=True, end=False)
+    assert await claimed_turns(store) == []
+    await store.withdraw_turn(SCOPE, "c1", "c")
+    await store.queue_turn(SCOPE, "c1", queued("e"))
+    assert await claimed_turns(store) == []
+    await tree.end()
+    assert await claimed_turns(store) == ["e"]
+
+
+async def test_no_turn_is_claimed_twice(store: FullStore) -> None:
+    names = [f"c{number}" for number in range(12)]
+    for name in names:
+        await idle_queue(store, name)
+    found: list[str] = []
+
+    async def claim() -> None:
+        while taken := await claimed_turns(store, limit=2):
+            found.extend(taken)
+
+    await asyncio.gather(*(claim() for _ in range(4)))
+    assert sorted(found) == sorted(f"q-{name}" for name in names)
 
 
 async def test_texts_of_a_conversation_expire(store: FullStore) -> None:
@@ -289,8 +340,8 @@ async def test_search(store: FullStore) -> None:
     await opened(store)
     await turn(store, "r1")
     assert await store.search_turns(SCOPE, "ask r1") == (), "a turn is found when it is closed"
-    await store.due_turns(OPERATOR)
-    await store.due_turns(OPERATOR)
+    await claimed_turns(store)
+    await claimed_turns(store)
     assert [each.run_id for each in await store.search_turns(SCOPE, "SAY r1")] == ["r1"]
     assert await store.search_turns(SCOPE, "sa") == (), "words are found, not parts of them"
     assert await store.search_turns(SCOPE, "say nothing") == ()
@@ -303,8 +354,8 @@ async def test_a_search_reads_the_newest_turns_alone(store: FullStore, monkeypat
     await opened(store)
     for number in range(3):
         await turn(store, f"r{number}", parent=f"r{number - 1}" if number else "")
-    await store.due_turns(OPERATOR)
-    await store.due_turns(OPERATOR)
+    await claimed_turns(store)
+    await claimed_turns(store)
     assert {each.run_id for each in await store.search_turns(SCOPE, "say")} == {"r1", "r2"}
     assert await store.search_turns(SCOPE, "say r0") == ()
 
@@ -314,7 +365,7 @@ async def test_text_that_is_kept_for_a_time_is_not_indexed(store: FullStore) -> 
     tree = await turn(store, "r1", end=False)
     await tree.append("model_answered", messages=[whole(UserMessage("canary"), keep_seconds=60.0)])
     await tree.end()
-    await store.due_turns(OPERATOR)
+    await claimed_turns(store)
     assert await store.search_turns(SCOPE, "canary") == ()
     assert not (await store.history(SCOPE, "c1", "r1")).lasting
 
@@ -424,7 +475,7 @@ async def test_erasure_leaves_no_trace(factory: Factory, tmp_path: Path, how: st
     await store.set_title(SCOPE, f"c-{CANARY}", CANARY)
     await store.rate_turn(SCOPE, f"c-{CANARY}", "r1", Feedback(text=CANARY))
     await turn(store, "r9", conversation_id="c2", scope=Scope("o1", "u2"))
-    await store.due_turns(OPERATOR)
+    await claimed_turns(store)
     assert await store.search_turns(SCOPE, "strings")
     if how == "delete":
         await store.delete_conversation(SCOPE, f"c-{CANARY}")

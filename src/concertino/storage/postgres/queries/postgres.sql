@@ -36,23 +36,13 @@ ORDER BY number LIMIT 200 FOR UPDATE SKIP LOCKED;
 SELECT m.role, coalesce(m.kept, m.body) FROM messages AS m
 WHERE m.run = ? AND m.keep_seconds IS NULL AND coalesce(m.kept, m.body) <> '' ORDER BY m.number;
 
--- name: due_turns
-SELECT c.id, c.tenant, c.user_id, c.agent, t.run_id, t.mode, t.anchored,
+-- name: claimed_turns
+SELECT t.number, c.id, c.tenant, c.user_id, c.agent, t.run_id, t.mode, t.anchored,
     coalesce((SELECT p.run_id FROM turns AS p WHERE p.number = t.parent), '') AS parent,
-    (SELECT x.body FROM conversation_texts AS x WHERE x.turn = t.number AND x.kind = 'input' AND x.body <> '') AS input
-FROM turns AS t
-JOIN conversations AS c ON c.number = t.conversation
-JOIN conversation_heads AS h ON h.conversation = c.number
-LEFT JOIN turns AS current ON current.number = h.current
-LEFT JOIN heads AS run ON run.run = current.run
-WHERE t.state = 'queued' AND (h.current IS NULL OR run.ending IS NOT NULL)
-    AND t.not_before <= :now AND (:agents IS NULL OR c.agent IN (SELECT value FROM json_each(:agents)))
-    AND t.number = (
-        SELECT q.number FROM turns AS q WHERE q.conversation = t.conversation AND q.state = 'queued'
-        ORDER BY q.first DESC, q.number LIMIT 1
-    )
-ORDER BY row_number() OVER (PARTITION BY c.tenant ORDER BY t.number), t.number  -- the oldest of each tenant first
-LIMIT :limit;
+    (SELECT x.body FROM conversation_texts AS x
+        WHERE x.turn = t.number AND x.kind = 'input' AND x.body <> '') AS input
+FROM turns AS t JOIN conversations AS c ON c.number = t.conversation
+WHERE t.number IN (SELECT CAST(value AS BIGINT) FROM json_each(:numbers));
 
 -- name: forget_turn_words
 UPDATE turn_words SET turn = NULL, words = '' WHERE turn IN (SELECT number FROM turns WHERE conversation = ?);

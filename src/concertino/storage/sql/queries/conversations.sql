@@ -143,6 +143,36 @@ INSERT INTO turn_words (turn, words) VALUES (?, ?);
 -- name: postpone_turn
 UPDATE turns SET not_before = :until WHERE number = :turn AND state = 'queued';
 
+-- name: owners_of_due_turns
+-- The agents and tenants with turns that are due, the longest due first: a look into the index for each, none for a turn.
+WITH RECURSIVE found (number) AS (
+    SELECT (SELECT t.number FROM turns AS t WHERE t.due AND t.state = 'queued' ORDER BY t.agent, t.tenant LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT n.number FROM turns AS n
+        WHERE n.due AND n.state = 'queued' AND (n.agent, n.tenant) > (t.agent, t.tenant)
+        ORDER BY n.agent, n.tenant LIMIT 1
+    )
+    FROM found AS f JOIN turns AS t ON t.number = f.number
+), owners AS (
+    SELECT o.agent, o.tenant, (
+        SELECT min(t.not_before) FROM turns AS t
+        WHERE t.due AND t.state = 'queued' AND t.agent = o.agent AND t.tenant = o.tenant
+    ) AS since
+    FROM found AS f JOIN turns AS o ON o.number = f.number
+    WHERE :agents IS NULL OR o.agent IN (SELECT value FROM json_each(:agents))
+)
+SELECT agent, tenant FROM owners WHERE since <= :now ORDER BY since, agent, tenant;
+
+-- name: due_turns
+SELECT t.number FROM turns AS t
+WHERE t.due AND t.state = 'queued' AND t.agent = :agent AND t.tenant = :tenant AND t.not_before <= :now
+ORDER BY t.not_before, t.number
+LIMIT :limit /*for update of t*/;
+
+-- name: take_turns
+UPDATE turns SET not_before = :until WHERE number IN (SELECT CAST(value AS BIGINT) FROM json_each(:numbers));
+
 -- name: words_of_turns
 SELECT w.turn, w.words FROM turn_words AS w
 WHERE w.turn IN (

@@ -46,7 +46,7 @@ UPDATE heads SET not_before = :until, reason = :reason, state = coalesce(:state,
 UPDATE heads SET not_before = 0, reason = '', state = 'running', tries = 0 WHERE run = :root;
 
 -- name: has_overdue
-SELECT 1 FROM operations WHERE state = 'waiting' AND expires <= :now LIMIT 1;
+SELECT 1 WHERE (SELECT min(expires) FROM operations WHERE state = 'waiting') <= :now;
 
 -- name: due_roots
 SELECT h.run AS number, r.run_id AS root_id, r.tenant, r.user_id, h.owner

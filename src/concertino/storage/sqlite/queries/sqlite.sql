@@ -26,24 +26,13 @@ SELECT number, conversation, run FROM turns WHERE state = 'open' AND ended;
 SELECT m.role, CAST(coalesce(m.kept, m.body) AS BLOB) FROM messages AS m
 WHERE m.run = ? AND m.keep_seconds IS NULL AND coalesce(m.kept, m.body) <> '' ORDER BY m.number;
 
--- name: due_turns
-SELECT c.id, c.tenant, c.user_id, c.agent, t.run_id, t.mode, t.anchored,
+-- name: claimed_turns
+SELECT t.number, c.id, c.tenant, c.user_id, c.agent, t.run_id, t.mode, t.anchored,
     coalesce((SELECT p.run_id FROM turns AS p WHERE p.number = t.parent), '') AS parent,
     (SELECT CAST(x.body AS BLOB) FROM conversation_texts AS x  -- text that is not UTF-8 would fail for all turns
         WHERE x.turn = t.number AND x.kind = 'input' AND x.body <> '') AS input
-FROM turns AS t
-JOIN conversations AS c ON c.number = t.conversation
-JOIN conversation_heads AS h ON h.conversation = c.number
-LEFT JOIN turns AS current ON current.number = h.current
-LEFT JOIN heads AS run ON run.run = current.run
-WHERE t.state = 'queued' AND (h.current IS NULL OR run.ending IS NOT NULL)
-    AND t.not_before <= :now AND (:agents IS NULL OR c.agent IN (SELECT value FROM json_each(:agents)))
-    AND t.number = (
-        SELECT q.number FROM turns AS q WHERE q.conversation = t.conversation AND q.state = 'queued'
-        ORDER BY q.first DESC, q.number LIMIT 1
-    )
-ORDER BY row_number() OVER (PARTITION BY c.tenant ORDER BY t.number), t.number  -- the oldest of each tenant first
-LIMIT :limit;
+FROM turns AS t JOIN conversations AS c ON c.number = t.conversation
+WHERE t.number IN (SELECT CAST(value AS BIGINT) FROM json_each(:numbers));
 
 -- name: runs_of_conversation
 SELECT r.number, r.run_id, r.root, h.ending IS NOT NULL AS ended, h.erase_after
