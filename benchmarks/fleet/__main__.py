@@ -18,7 +18,7 @@ from tests.fleet.nats_server import NatsServer
 from tests.postgres.server import Server
 
 from benchmarks import environments
-from benchmarks.fleet.claims import claims
+from benchmarks.fleet.claims import claims, queue
 from benchmarks.fleet.rows import multiply
 from benchmarks.fleet.turns import turns
 from benchmarks.fleet.waiting import prepare, waiting, woken
@@ -81,14 +81,17 @@ def _turns(server: Server, *, quick: bool) -> None:
 
 
 def _claims(server: Server, *, quick: bool) -> None:
-    url = server.database()
+    url, many = server.database(), 2_000 if quick else 20_000
     asyncio.run(prepare(url, answered=True))
-    multiply(url, 2_000 if quick else 20_000)
-    print("\nclaims per second")
+    multiply(url, many)
+    queue(url, many)
+    print("\nclaims per second, of runs, of queued turns, and of bare rows by one statement")
     for limit in (1, 8):
-        rates = {workers: claims(url, workers, limit) for workers in (1, 2, 4, 8)}
-        shown = ", ".join(f"{workers}: {rate:,.0f}" for workers, rate in rates.items())
-        print(f"  {limit} at a time, by workers: {shown}; 8 are {rates[8] / rates[1]:.1f} x one", flush=True)
+        for work in ("trees", "turns", "bare"):
+            rates = {workers: claims(url, work, workers, limit) for workers in (1, 2, 4, 8)}
+            shown = ", ".join(f"{workers}: {rate:,.0f}" for workers, rate in rates.items())
+            ratio = rates[8] / rates[1]
+            print(f"  {work:5} {limit} at a time, by workers: {shown}; 8 are {ratio:.1f} x one", flush=True)
 
 
 def _woken(server: Server, *, quick: bool) -> None:

@@ -1,4 +1,4 @@
-"""Claims of due runs by several processes: `python -m benchmarks.fleet.claims URL BEGIN LIMIT` is one of them."""
+"""Claims of due work by several processes: `python -m benchmarks.fleet.claims URL WORK LIMIT` is one of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Awaitable, Callable, Sequence
 
 import psycopg
 
@@ -15,36 +16,108 @@ from concertino.storage import PostgresStore
 from concertino.storage.process import process_owner
 
 _LEASE = 3600.0
+_BARE = """
+    WITH chosen AS (
+        SELECT number FROM bare_jobs WHERE due <= 1 ORDER BY due, number LIMIT %s FOR UPDATE SKIP LOCKED
+    )
+    UPDATE bare_jobs AS j SET due = 2, owner = %s FROM chosen WHERE j.number = chosen.number RETURNING j.number
+"""
+"""Claims by as little SQL as possible."""
+_DUE = {
+    "trees": """
+        UPDATE concertino.heads SET owner = '', process = '', lease = 0, tries = 0, ready_at = 1 WHERE ending IS NULL;
+        VACUUM ANALYZE concertino.heads
+    """,
+    "turns": "UPDATE concertino.turns SET not_before = 1 WHERE due; VACUUM ANALYZE concertino.turns",
+    "bare": "UPDATE bare_jobs SET due = 1, owner = ''; VACUUM ANALYZE bare_jobs",
+}
+"""Makes all work due again."""
 
 
-def claims(url: str, workers: int, limit: int) -> float:
-    """Return the claims per second of this number of *workers*, each of which claims *limit* runs at a time."""
+def queue(url: str, many: int) -> None:
+    """Add *many* idle conversations with a queued turn each, and as many rows for the bare claims."""
+    with psycopg.connect(url, options="-c search_path=concertino,public") as connection:
+        connection.execute(
+            """
+            WITH added AS (
+                INSERT INTO conversations (scope_key, conversation_key, id, tenant, user_id, agent, created)
+                SELECT 'q', sha256(n::text::bytea), 'queue-' || n, 'shop', 'user', 'clerk', 1
+                FROM generate_series(1, %s) AS n RETURNING number
+            ), headed AS (
+                INSERT INTO conversation_heads (conversation, modes, tools, updated)
+                SELECT number, '[]', '[]', 1 FROM added
+            )
+            INSERT INTO turns (conversation, run_id, state, anchored, first, mode, created, not_before)
+            SELECT number, 'queued-' || number, 'queued', false, false, '', 1, 0 FROM added
+            """,
+            (many,),
+        )
+        connection.execute(
+            "CREATE TABLE public.bare_jobs (number BIGINT PRIMARY KEY, due BIGINT, owner TEXT, body TEXT)"
+        )
+        connection.execute(
+            "INSERT INTO public.bare_jobs SELECT n, 2, '', repeat('x', 200) FROM generate_series(1, %s) AS n", (many,)
+        )
+        connection.execute("CREATE INDEX bare_due ON public.bare_jobs (due, number)")
+
+
+def claims(url: str, work: str, workers: int, limit: int) -> float:
+    """Return the claims per second of this number of *workers*, each of which claims *limit* at a time."""
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("""
-            UPDATE concertino.heads SET owner = '', process = '', lease = 0, tries = 0, ready_at = 1
-            WHERE ending IS NULL
-        """)
-        connection.execute("VACUUM concertino.heads")
-    begin = time.time() + 2 + workers / 2
-    command = [sys.executable, "-m", "benchmarks.fleet.claims", url, str(begin), str(limit)]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(workers)]
+        for statement in _DUE[work].split(";"):
+            connection.execute(statement.encode())
+    command = [sys.executable, "-m", "benchmarks.fleet.claims", url, work, str(limit)]
+    pipe = subprocess.PIPE
+    processes = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(workers)]
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()  # it is ready
+    begin = time.monotonic()
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("\n")
+        process.stdin.flush()
     found = [json.loads(process.communicate()[0]) for process in processes]
-    assert all(begun <= begin + 0.5 for begun, _, _ in found), "a worker began late"
-    return float(sum(count for _, _, count in found) / (max(end for _, end, _ in found) - begin))
+    return float(sum(count for _, count in found) / (max(end for end, _ in found) - begin))
 
 
-async def _claim(url: str, begin: float, limit: int) -> tuple[float, float, int]:
-    """Claim until nothing is due. Return when it began and ended, and the number of claims."""
+def _at_start() -> None:
+    """Wait until all workers are ready."""
+    print(flush=True)
+    sys.stdin.readline()
+
+
+async def _claim(url: str, work: str, limit: int) -> tuple[float, int]:
+    """Claim until nothing is due. Return when it ended, and the number of claims."""
     async with await PostgresStore.open(url) as store:
-        await store.due(OPERATOR, agents=["clerk"], owner="nobody")
-        ready = time.time()
-        await asyncio.sleep(max(0.0, begin - ready))
+
+        async def trees() -> Sequence[object]:
+            return await store.claim_due(OPERATOR, process_owner(), _LEASE, limit=limit, agents=["clerk"])
+
+        async def turns() -> Sequence[object]:
+            return await store.claim_turns(OPERATOR, _LEASE, limit=limit, agents=["clerk"])
+
+        claim: Callable[[], Awaitable[Sequence[object]]] = trees if work == "trees" else turns
+        await store.due(OPERATOR, agents=["clerk"], owner="other")
+        _at_start()
         count = 0
-        while claimed := await store.claim_due(OPERATOR, process_owner(), _LEASE, limit=limit, agents=["clerk"]):
+        while claimed := await claim():
             count += len(claimed)
-        return ready, time.time(), count
+        return time.monotonic(), count
+
+
+def _claim_bare(url: str, limit: int) -> tuple[float, int]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SELECT 1")
+        _at_start()
+        count = 0
+        while claimed := connection.execute(_BARE, (limit, "worker"), prepare=True).fetchall():
+            count += len(claimed)
+        return time.monotonic(), count
 
 
 if __name__ == "__main__":
-    _url, _begin, _limit = sys.argv[1:]
-    print(json.dumps(asyncio.run(_claim(_url, float(_begin), int(_limit)))))
+    _url, _work, _limit = sys.argv[1:]
+    print(
+        json.dumps(_claim_bare(_url, int(_limit)) if _work == "bare" else asyncio.run(_claim(_url, _work, int(_limit))))
+    )

@@ -167,11 +167,11 @@ class TurnStarter:
         return await asyncio.shield(task)
 
     async def _look(self) -> bool:
-        if not (limit := self.seat.capacity(BATCH)):
-            return False
-        due = await self._store.claim_turns(OPERATOR, CLAIM, limit=limit, agents=self.seat.agents())
-        for each in due:
-            await self._start_due(each)
+        due: Sequence[DueTurn] = ()
+        again = True
+        while again and (limit := self.seat.capacity(BATCH)):  # after a refusal, the next turn is due
+            due = await self._store.claim_turns(OPERATOR, CLAIM, limit=limit, agents=self.seat.agents())
+            again = any([await self._start_due(each) for each in due])
         return bool(due)
 
     async def left_queue(self, run_id: str) -> bool:
@@ -196,8 +196,8 @@ class TurnStarter:
         if self._looking:
             await asyncio.wait(self._looking)
 
-    async def _start_due(self, due: DueTurn) -> None:
-        """Start a claimed turn."""
+    async def _start_due(self, due: DueTurn) -> bool:
+        """Start a claimed turn. Return whether it was ended instead."""
         scope, run_id = Scope(due.tenant, due.user), due.turn.run_id
         chat = Chat(_DAMAGED)
         try:
@@ -212,9 +212,10 @@ class TurnStarter:
             await self._postpone(due, error)
         except (ConfigurationError, DamagedDataError) as error:
             log.warning("turn %s cannot be started: %s", run_id, error)
-            await self._refuse(due, chat, str(error))
+            return await self._refuse(due, chat, str(error))
         except Exception as error:  # noqa: BLE001 - one turn must not keep the watchdog from the others
             await self._postpone(due, error)
+        return False
 
     async def _postpone(self, due: DueTurn, error: Exception) -> None:
         """Try a turn again after a delay that doubles each time, unless another process has started or removed it."""
@@ -233,7 +234,7 @@ class TurnStarter:
         else:
             log.warning("turn %s could not be started: %s", run_id, type(error).__name__)
 
-    async def _refuse(self, due: DueTurn, chat: Chat, why: str) -> None:
+    async def _refuse(self, due: DueTurn, chat: Chat, why: str) -> bool:
         """End a queued turn that can never start as failed, so that the next one can start."""
         scope = Scope(due.tenant, due.user)
 
@@ -248,6 +249,8 @@ class TurnStarter:
         else:
             self.events.wake(due.turn.run_id)
             self.events.conversations.ring(scope, due.conversation_id)
+            return True
+        return False
 
     async def _branch(self, scope: Scope, conversation_id: str, leaf: str) -> _Held:
         """Return the branch that ends with the turn *leaf*; only turns that this process does not keep are loaded."""
