@@ -12,8 +12,8 @@ from concertino import OPERATOR
 from concertino.errors import DatabaseVersionError, StorageError
 from concertino.storage import PostgresStore
 from concertino.storage.postgres import schema as schemas
-from concertino.testing.store_suite.kit import claim_tree, record, start_tree, whole
-from concertino.testing.store_suite.store_conversations import opened, turn
+from concertino.testing.store_suite.kit import SCOPE, claim_tree, record, start_tree, whole
+from concertino.testing.store_suite.store_conversations import claimed_turns, opened, queued, turn
 
 from .server import until_locked
 
@@ -62,6 +62,25 @@ async def test_a_turn_that_ends_during_the_migration_is_closed(url: str, schema:
     await (await opening).close()
     with psycopg.connect(url, options=f"-c search_path={schema}") as other:
         assert other.execute("SELECT ended FROM turns").fetchall() == [(True,)]
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_turns_that_were_queued_before_the_migration_are_claimed(
+    url: str, schema: str, newest: Any, ends: bool
+) -> None:
+    newest(*ALL[: next(number for number, text in enumerate(ALL) if "turns_due" in text)])
+    async with await PostgresStore.open(url, schema=schema) as store:
+        tree = await turn(await opened(store), "r1", end=False)
+        for name in ("q1", "q2"):
+            await store.queue_turn(SCOPE, "c1", queued(name))
+        if ends:
+            await tree.end()
+        newest(*ALL)
+        async with await PostgresStore.open(url, schema=schema) as newer:
+            assert await claimed_turns(newer) == ["q1"] * ends
+            if not ends:
+                await tree.end()  # by the process of the version before
+                assert await claimed_turns(newer) == ["q1"]
 
 
 async def test_processes_that_start_at_once(url: str, schema: str) -> None:

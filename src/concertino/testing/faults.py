@@ -12,7 +12,7 @@ from typing import Any
 from ..providers.base import Model, ModelEvent, ModelRequest, Reply
 from ..scope import AnyScope, Operator, Scope
 from ..storage.base import Store
-from ..storage.conversation_types import QueuedTurn, QueueWhen
+from ..storage.conversation_types import DueTurn, QueuedTurn, QueueWhen
 from ..storage.types import Claim, ClaimedCall, CommandKind, Due, Entry, Head, RunStart
 from ..tools.base import Done, NotDone, Tool, ToolContext
 from ..waits import Resolution, Wait
@@ -123,6 +123,15 @@ class FaultyStore:
         await self._points("claim_due:after")
         return claims
 
+    async def claim_turns(
+        self, scope: Operator, seconds: float, *, limit: int = 50, agents: Collection[str] | None = None
+    ) -> Sequence[DueTurn]:
+        """See the port; adds points."""
+        await self._points("claim_turns:before")
+        turns = await self.store.claim_turns(scope, seconds, limit=limit, agents=agents)
+        await self._points("claim_turns:after")
+        return turns
+
     async def claim_calls(
         self, scope: Operator, seconds: float, *, limit: int = 50, targets: Collection[str] | None = None
     ) -> Sequence[ClaimedCall]:
@@ -180,7 +189,6 @@ class FaultyStore:
     history = _delegated("history")
     steer_turn = _delegated("steer_turn")
     withdraw_turn = _delegated("withdraw_turn")
-    claim_turns = _delegated("claim_turns")
     postpone_turn = _delegated("postpone_turn")
     approvals = _delegated("approvals")
     select_leaf = _delegated("select_leaf")

@@ -1,0 +1,52 @@
+"""Queued turns whose runs end, or that are withdrawn, in another transaction at the same moment."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+
+from concertino import OPERATOR
+from concertino.storage import PostgresStore
+from concertino.testing.store_suite.kit import SCOPE
+from concertino.testing.store_suite.store_conversations import claimed_turns, opened, queued, turn
+
+from .server import until_locked
+
+
+async def test_a_turn_that_is_queued_while_the_run_before_it_ends_is_due(url: str, schema: str) -> None:
+    async with await PostgresStore.open(url, schema=schema) as store:
+        await turn(await opened(store), "r1", end=False)
+        with psycopg.connect(url, options=f"-c search_path={schema}") as other:
+            other.execute("UPDATE heads SET ending = 1, ended = 1")
+            queueing = asyncio.ensure_future(store.queue_turn(SCOPE, "c1", queued("q1")))
+            await until_locked(url, other.info.backend_pid)
+        assert await queueing
+        assert await claimed_turns(store) == ["q1"]
+
+
+async def test_a_run_that_ends_while_the_next_turn_is_withdrawn_makes_the_one_after_it_due(
+    url: str, schema: str
+) -> None:
+    async with await PostgresStore.open(url, schema=schema) as store:
+        tree = await turn(await opened(store), "r1", end=False)
+        for name in ("q1", "q2"):
+            await store.queue_turn(SCOPE, "c1", queued(name))
+        with psycopg.connect(url, options=f"-c search_path={schema}") as other:
+            other.execute("DELETE FROM turns WHERE run_id = 'q1'")
+            ending = asyncio.ensure_future(tree.end())
+            await until_locked(url, other.info.backend_pid)
+        await ending
+        assert await claimed_turns(store) == ["q2"]
+
+
+async def test_turns_that_another_process_is_claiming_are_left_out(url: str, schema: str) -> None:
+    async with await PostgresStore.open(url, schema=schema) as store:
+        for name in ("c1", "c2"):
+            await store.open_conversation(SCOPE, name, "supervisor")
+            await store.queue_turn(SCOPE, name, queued(f"q-{name}"), when="always")
+        with psycopg.connect(url, options=f"-c search_path={schema}") as other:
+            other.execute("SELECT 1 FROM turns WHERE run_id = 'q-c1' FOR UPDATE")
+            assert await claimed_turns(store, limit=1) == ["q-c2"]
+        assert await claimed_turns(store) == ["q-c1"]
+        assert await store.claim_due(OPERATOR, "other", 60.0) == []
