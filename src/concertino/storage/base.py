@@ -405,7 +405,7 @@ class Conversations(Protocol):
         """Close the turns whose runs have ended, so that a search finds them; claim queued turns until none is left.
 
         The first in the queue of an idle conversation is due, again *seconds* after a claim; only those of *agents* if
-        given. Tenants take turns. One that another process is claiming is left out. Queues are not read.
+        given. Tenants take turns. What another process is claiming is left out. Queues are not read.
         """
         ...
 

@@ -152,12 +152,12 @@ async def test_running_sub_agents_are_found_whatever_their_root_does(root: str) 
     ("name", "index"),
     [
         ("owners_of_due_turns", "turns_due"),
-        ("due_turns", "turns_due"),
+        ("take_due_turns", "turns_due"),
         ("turns_to_close", "turns_ended"),
         ("has_overdue", "operations_waiting"),
     ],
 )
 def test_a_pass_of_the_watchdog_reads_no_turn_of_a_run_that_waits(connection: Recording, name: str, index: str) -> None:
-    bound = {"now": 1.0, "agent": "", "tenant": "", "agents": None, "limit": 9}
+    bound = {"now": 1.0, "agent": "", "tenant": "", "agents": None, "limit": 9, "until": 1.0}
     connection.execute(queries()[name], bound)
     assert f"INDEX {index}" in connection.plan()

@@ -199,10 +199,9 @@ def claim_turns(
     if not owners or limit <= 0:
         return ()  # the write lock is not needed
     with connection.transaction():
-        numbers = _free(connection, [(agent, tenant) for agent, tenant in owners], most(limit), now)
-        connection.execute(sql["take_turns"], {"numbers": encode_json(numbers), "until": now + seconds})
-        rows = connection.execute(sql["claimed_turns"], {"numbers": encode_json(numbers)}).fetchall()
-    return tuple(map(_to_due, sorted(rows, key=lambda row: numbers.index(row["number"]))))
+        numbers = _taken(connection, [(agent, tenant) for agent, tenant in owners], most(limit), now, now + seconds)
+        rows = [connection.execute(sql["claimed_turn"], (number,)).fetchone() for number in numbers]
+    return tuple(map(_to_due, rows))
 
 
 def _close_turns(connection: Session) -> None:
@@ -218,8 +217,8 @@ def _close_turns(connection: Session) -> None:
                     log.warning("a closed turn is not indexed: %s", type(error).__name__)
 
 
-def _free(connection: Session, owners: list[tuple[str, str]], limit: int, now: float) -> list[int]:
-    """Return up to *limit* due turns, by number, that no other process is claiming, and lock them. *owners* take turns.
+def _taken(connection: Session, owners: list[tuple[str, str]], limit: int, now: float, until: float) -> list[int]:
+    """Take up to *limit* due turns, by number, that no other process is claiming.
 
     Each owner, an agent and a tenant, has an equal share, so that none waits for the queues of another.
     """
@@ -227,9 +226,10 @@ def _free(connection: Session, owners: list[tuple[str, str]], limit: int, now: f
     share = -(-limit // len(owners))
     while owners and limit > 0:
         agent, tenant = owners.pop(0)
-        bound = {"agent": agent, "tenant": tenant, "now": now, "limit": min(share, limit)}
-        queues.append([row[0] for row in connection.execute(connection.queries["due_turns"], bound).fetchall()])
-        limit -= len(queues[-1])
+        bound = {"agent": agent, "tenant": tenant, "now": now, "limit": min(share, limit), "until": until}
+        taken = [row[0] for row in connection.execute(connection.queries["take_due_turns"], bound).fetchall()]
+        queues.append(sorted(taken))
+        limit -= len(taken)
     return [number for turns in zip_longest(*queues) for number in turns if number is not None]
 
 

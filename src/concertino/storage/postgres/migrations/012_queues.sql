@@ -65,6 +65,10 @@ WHERE c.number = t.conversation AND t.state = 'queued';
 SELECT schedule_queue(conversation) FROM (SELECT DISTINCT conversation FROM turns WHERE state = 'queued') AS queues;
 CREATE INDEX turns_due ON turns (agent, tenant, not_before, number) WHERE due AND state = 'queued';
 
+-- Trees that became due at the same moment are in order, too: else each claim sorts all of them.
+DROP INDEX heads_ready;
+CREATE INDEX heads_ready ON heads (ready_at, run) WHERE ready_at IS NOT NULL;
+
 -- The first deadline is one look into its index. A comparison of each with the moment, whose plan does not know how many
 -- have passed, was a scan of all operations.
 CREATE OR REPLACE FUNCTION claim_due(claimer TEXT, claimer_process TEXT, seconds DOUBLE PRECISION, most BIGINT, agents TEXT)

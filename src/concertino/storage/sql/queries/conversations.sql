@@ -164,14 +164,14 @@ WITH RECURSIVE found (number) AS (
 )
 SELECT agent, tenant FROM owners WHERE since <= :now ORDER BY since, agent, tenant;
 
--- name: due_turns
-SELECT t.number FROM turns AS t
-WHERE t.due AND t.state = 'queued' AND t.agent = :agent AND t.tenant = :tenant AND t.not_before <= :now
-ORDER BY t.not_before, t.number
-LIMIT :limit /*for update of t*/;
-
--- name: take_turns
-UPDATE turns SET not_before = :until WHERE number IN (SELECT CAST(value AS BIGINT) FROM json_each(:numbers));
+-- name: take_due_turns
+WITH chosen AS MATERIALIZED (
+    SELECT t.number FROM turns AS t
+    WHERE t.due AND t.state = 'queued' AND t.agent = :agent AND t.tenant = :tenant AND t.not_before <= :now
+    ORDER BY t.not_before, t.number
+    LIMIT :limit /*for update of t*/
+)
+UPDATE turns SET not_before = :until WHERE number IN (SELECT number FROM chosen) RETURNING number;
 
 -- name: words_of_turns
 SELECT w.turn, w.words FROM turn_words AS w
