@@ -41,9 +41,10 @@ def start(tmp_path: Path) -> Iterator[Callable[[], Consumer]]:
     program = [sys.executable, "-m", "concertino.cli", "fleet", "run", "--config", "config.toml", "--json"]
 
     def make() -> Consumer:
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        started.append(subprocess.Popen(program, cwd=tmp_path, env=environment, text=True, **pipes))
-        return started[-1]
+        pipe = subprocess.PIPE
+        made = subprocess.Popen(program, cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe, text=True)
+        started.append(made)
+        return made
 
     yield make
     for each in started:

@@ -19,7 +19,9 @@ from concertino.testing.store_suite.store_schedules import daily
 
 from .server import Server
 
-TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'"
+TABLES = (
+    "SELECT table_name FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE' ORDER BY 1"
+)
 
 
 async def fill(store: PostgresStore, tenant: str) -> None:
@@ -50,7 +52,7 @@ async def fill(store: PostgresStore, tenant: str) -> None:
         reserve=Reservation(id=secret, tokens=10, money=None),
     )
     await add(store, batch(tree, 1, row(secret)))
-    await store.send(scope, f"r-{tenant}", "message", secret)
+    await store.send(scope, f"r-{tenant}", "steer", secret)
     await store.resolve(scope, asked.key, result_of(secret, verdict="approved", remember="always"))
     await tree.append(
         "usage_booked",
@@ -83,7 +85,9 @@ def texts_of(url: str, schema: str, *before: str) -> str:
             connection.execute(statement)
         tables = [row[0] for row in connection.execute(TABLES, (schema,)).fetchall()]
         assert len(tables) > 20
-        return "".join(str(connection.execute(f"SELECT t::text FROM {table} AS t").fetchall()) for table in tables)
+        return "".join(
+            str(connection.execute(f"SELECT t::text FROM {table} AS t ORDER BY 1").fetchall()) for table in tables
+        )
 
 
 async def test_every_table_has_rows_and_is_secured(reader: str, url: str, schema: str) -> None:

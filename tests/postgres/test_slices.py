@@ -115,7 +115,7 @@ async def test_a_lower_budget_holds_at_once(store: PostgresStore) -> None:
 async def test_the_same_outcomes_as_without_slices(store: PostgresStore, seed: int) -> None:
     outcomes = []
     for each in (store, MemoryStore()):
-        random, found = Random(seed), []
+        random, found = Random(seed), list[Any]()
         users = [Scope("o1", "u0"), Scope("o1", "u1")]
         trees = [await start_tree(each, f"r{n}", scope=users[n % 2]) for n in range(4)]
         for _ in range(150):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...errors import ConfigurationError
-from ...messages import AssistantMessage, ForcedTool, ToolMessage
+from ...messages import AssistantMessage, ForcedTool, ToolChoice, ToolMessage
 from ...orchestrator.agent import Part
 from ...orchestrator.outcome import Continue, Finish, NextStep
 from ...orchestrator.run import RunContext
@@ -46,7 +46,7 @@ class EndWith(Part):
         offered = [name for name in self._names if name in run.registry]
         if not self._required or not offered:
             return Finish()
-        choice = ForcedTool(offered[0]) if len(offered) == 1 else "required"
+        choice: ToolChoice = ForcedTool(offered[0]) if len(offered) == 1 else "required"
         return Continue(prompt=f"End your work with a call of {' or '.join(offered)}.", tool_choice=choice)
 
     def after_step(self, run: RunContext[Any], outcome: NextStep) -> NextStep:
