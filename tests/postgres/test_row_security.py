@@ -19,9 +19,7 @@ from concertino.testing.store_suite.store_schedules import daily
 
 from .server import Server
 
-TABLES = (
-    "SELECT table_name FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE' ORDER BY 1"
-)
+TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'"
 
 
 async def fill(store: PostgresStore, tenant: str) -> None:
@@ -80,14 +78,18 @@ async def reader(server: Server, url: str, schema: str) -> AsyncIterator[str]:
 
 def texts_of(url: str, schema: str, *before: str) -> str:
     """Return everything that a connection can read."""
+    return str(list(rows_of(url, schema, *before).values()))
+
+
+def rows_of(url: str, schema: str, *before: str) -> dict[str, list[str]]:
+    """Return the rows of each table that a connection can read."""
     with psycopg.connect(url, options=f"-c search_path={schema}", autocommit=True) as connection:
         for statement in before:
             connection.execute(statement)
         tables = [row[0] for row in connection.execute(TABLES, (schema,)).fetchall()]
         assert len(tables) > 20
-        return "".join(
-            str(connection.execute(f"SELECT t::text FROM {table} AS t ORDER BY 1").fetchall()) for table in tables
-        )
+        rows = {table: connection.execute(f"SELECT t::text FROM {table} AS t").fetchall() for table in tables}
+        return {table: sorted(text for (text,) in found) for table, found in rows.items()}
 
 
 async def test_every_table_has_rows_and_is_secured(reader: str, url: str, schema: str) -> None:
@@ -130,7 +132,7 @@ async def test_a_hostile_connection(reader: str, schema: str) -> None:
 
 async def test_a_hostile_connection_deletes_nothing_of_others(reader: str, url: str, schema: str) -> None:
     b = "SET concertino_reader.tenant = 'b'"
-    before = texts_of(reader, schema, b)
+    before = rows_of(reader, schema, b)
     shared = ("accounts", "reservations", "slices", "quotas", "quota_shares", "consumers", "approval_rules")
     with psycopg.connect(url, options=f"-c search_path={schema}", autocommit=True) as owner:
         counts = [owner.execute(f"SELECT count(*) FROM {table}").fetchone() for table in shared]
@@ -139,7 +141,7 @@ async def test_a_hostile_connection_deletes_nothing_of_others(reader: str, url: 
             for (table,) in owner.execute(TABLES, (schema,)).fetchall():
                 connection.execute(f"DELETE FROM {table} WHERE ctid IS NOT NULL" if table != "identity" else "SELECT 1")
         assert counts == [owner.execute(f"SELECT count(*) FROM {table}").fetchone() for table in shared]
-    assert texts_of(reader, schema, b) == before
+    assert rows_of(reader, schema, b) == before
 
 
 async def test_a_store_of_one_tenant(reader: str, schema: str) -> None:

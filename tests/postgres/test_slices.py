@@ -87,6 +87,15 @@ async def test_a_tree_that_waits_returns_its_slice(store: PostgresStore, databas
     assert database("SELECT reserved_tokens, spent_tokens FROM accounts") == [(0, 120)]
 
 
+async def test_a_tree_that_another_process_ends_returns_its_slice(store: PostgresStore, database: Any) -> None:
+    await store.set_budget(TENANT, Budget(tokens=1_000_000))
+    tree = await start_tree(store)
+    await steps(tree, 2)
+    await tree.append(reserve=wanted("in flight"))
+    await store.erase(Scope("o1", "u1"), force=True)
+    assert database("SELECT count(*) FROM slices") == [(0,)]
+
+
 async def test_what_a_tree_has_leased_and_does_not_need_is_there_for_others(store: PostgresStore) -> None:
     await store.set_budget(TENANT, Budget(tokens=10_000))
     trees = [await start_tree(store, f"r{n}") for n in range(4)]

@@ -79,7 +79,7 @@ def open_run(
         resources=resources,
         model=model,
         model_id=name,
-        registry=_allowed_tools(registry, resources, config.name),
+        registry=_allowed_tools(registry, resources, config.name) if resources.allowed_tools else registry.copy(),
         limits=limits,
         tree=parent.run.tree if parent else Tree(run_id, resources.store, lease),
         meter=parent.run.meter if parent else Meter(limits),

@@ -216,7 +216,6 @@ def end_tree(connection: Session, run: int, root: int, end: RunEnd, now: float) 
         _erase_outcome(connection, owner, outcome)
     _end_one(connection, run, end, now)
     if run == root:
-        connection.lock("lock_accounts_of_tree", {"root": root})
         for below, erase_after in connection.execute(sql["open_below"], bound).fetchall():
             orphan = RunEnd(status="cancelled", answer="", error=ORPHANED, ended=end.ended, erase_after=erase_after)
             _end_one(connection, below, orphan, now)

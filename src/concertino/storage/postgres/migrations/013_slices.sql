@@ -194,6 +194,19 @@ BEGIN
     END IF;
 END $$;
 
+CREATE FUNCTION leave_accounts() RETURNS TRIGGER LANGUAGE plpgsql AS $$
+DECLARE
+    keys CONSTANT BYTEA[] := ARRAY(SELECT s.account FROM slices AS s WHERE s.root = NEW.run ORDER BY s.place);
+BEGIN
+    IF cardinality(keys) > 0 THEN  -- the tree was ended without `charge_entry`
+        PERFORM lock_accounts(keys);
+        PERFORM return_slices(keys, NEW.run);
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER tree_ends AFTER UPDATE OF ending ON heads FOR EACH ROW
+    WHEN (NEW.ending IS NOT NULL AND NEW.run = NEW.root) EXECUTE FUNCTION leave_accounts();
+
 ALTER FUNCTION write_entry RENAME TO write_rows;
 CREATE FUNCTION write_entry(of_run BIGINT, of_root BIGINT, e JSONB, moment DOUBLE PRECISION) RETURNS VOID
 LANGUAGE plpgsql AS $$

@@ -172,11 +172,6 @@ SELECT lock_accounts(:keys::bytea[]);
 -- Trees return their slices of them.
 SELECT lock_accounts(:keys::bytea[]), return_slices(:keys::bytea[], NULL);
 
--- name: lock_accounts_of_tree
--- It returns its slices of them.
-SELECT lock_accounts(s.keys), return_slices(s.keys, :root)
-FROM (SELECT array_agg(account ORDER BY place) AS keys FROM slices WHERE root = :root) AS s;
-
 -- name: conversation_mark
 -- Texts are added or blanked, a queued turn is added or starts or is deleted, and the ending of a run is set once.
 SELECT h.leaf, h.current, r.state, r.ending, h.updated, h.modes, h.tools,
