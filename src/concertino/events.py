@@ -45,6 +45,7 @@ NoticeCode = Literal[
     "attachments_unread",
     "price_failed",
     "no_store",
+    "result_incomplete",
 ]
 
 

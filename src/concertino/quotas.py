@@ -82,6 +82,10 @@ class Bucket:
         """Add what becomes available in *seconds*."""
         self.add(*[0.0 if rate is None else rate * seconds / 60 for rate in self._rates])
 
+    def empty(self) -> None:
+        """Take away all that is available; a debt stays."""
+        self.available = [min(amount, 0.0) for amount in self.available]
+
     def add(self, requests: float, tokens: float) -> None:
         """Add amounts, up to the burst; a negative amount is a debt."""
         for index, amount in enumerate((requests, tokens)):

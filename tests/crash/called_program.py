@@ -14,7 +14,7 @@ from typing import Any
 from concertino import OPERATOR, AgentConfig, Chat, Resources, Runtime, SqliteStore, delegate
 from concertino.errors import RunExistsError
 from concertino.runtime import Fleet, LocalBell
-from concertino.storage import Store
+from concertino.storage import PostgresStore, Store
 from concertino.testing import FaultyModel, FaultyStore, FaultyTool, Points, call
 from concertino.tools import Done, NotDone, Tool, ToolContext
 from tests.runtime.kit import Steady
@@ -115,13 +115,21 @@ def runtime_of(role: str, called: str, folder: Path, store: Store, points: Point
     return runtime
 
 
+async def open_store(folder: Path) -> SqliteStore | PostgresStore:
+    """Open the store of *folder*: a file, or the schema of a server that the file `database` names."""
+    if (named := folder / "database").exists():
+        url, schema = named.read_text().split()
+        return await PostgresStore.open(url, schema=schema)
+    return await SqliteStore.open(folder / "runs.db")
+
+
 async def process(
     folder: Path, points: Points, role: str, called: str, kill: tuple[str, int] | None = None
 ) -> list[str]:
     """Do the work of one role until the run of the desk has ended. Return the points that were passed."""
     passed = points_of(kill) if kill else points
     async with (
-        await SqliteStore.open(folder / "runs.db") as store,
+        await open_store(folder) as store,
         runtime_of(role, called, folder, store, passed) as runtime,
     ):
         if role == "desk":
@@ -132,6 +140,6 @@ async def process(
     return passed.passed
 
 
-async def _is_over(store: SqliteStore) -> bool:
+async def _is_over(store: Store) -> bool:
     found = await store.runs(OPERATOR, roots=True)
     return any(each.end for each in found if each.start.agent == "desk")

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from concertino import OPERATOR, SqliteStore
+from concertino import OPERATOR
+from tests.postgres.conftest import server
+from tests.postgres.server import Server
 
-from .called_program import ROLES, moments, process
+from .called_program import ROLES, moments, open_store, process
 from .conftest import shards
 from .lives import ANN, begin, end, lines, made, unbroken
+
+__all__ = ["server"]
 
 PARTS = 6
 BILLS = {"agent": ["desk", "desk", "desk/clerk-1", "desk/clerk-1"], "tool": ["desk", "desk"]}
@@ -20,31 +27,51 @@ BILLS = {"agent": ["desk", "desk", "desk/clerk-1", "desk/clerk-1"], "tool": ["de
 
 async def points_of(folder: Path, called: str) -> list[tuple[str, str, int]]:
     """Run both processes to the end, and return the moments at which each can be killed."""
-    passed = await asyncio.gather(*(process(made(folder), unbroken(), role, called) for role in ROLES))
+    passed = await asyncio.gather(*(process(folder, unbroken(), role, called) for role in ROLES))
     both = zip(ROLES, passed, strict=True)
     return [(role, name, number) for role, names in both for name, number in moments(names)]
 
 
 @pytest.mark.parametrize("part", shards(PARTS))
 async def test_killed_at_each_point(part: int, tmp_path: Path) -> None:
-    await sweep("agent", part, tmp_path)
+    await sweep("agent", part, partial(folder_in, tmp_path))
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("part", range(PARTS))
 async def test_killed_at_each_point_of_a_tool(part: int, tmp_path: Path) -> None:
-    await sweep("tool", part, tmp_path)
+    await sweep("tool", part, partial(folder_in, tmp_path))
 
 
-async def sweep(called: str, part: int, tmp_path: Path) -> None:
-    """Kill either process at the points of one *part*, one after the other."""
-    found = await points_of(tmp_path / "whole", called)
-    await check(tmp_path / "whole", called, "unbroken")
+@pytest.mark.sweep
+@pytest.mark.postgres
+@pytest.mark.parametrize("called", ["agent", "tool"])
+@pytest.mark.parametrize("part", range(PARTS))
+async def test_killed_at_each_point_on_postgres(part: int, called: str, server: Server, tmp_path: Path) -> None:
+    url, numbers = server.database(), count()
+
+    def make(name: str) -> Path:
+        folder = made(tmp_path / name)
+        (folder / "database").write_text(f"{url} s{next(numbers)}")
+        return folder
+
+    await sweep(called, part, make)
+
+
+def folder_in(parent: Path, name: str) -> Path:
+    return made(parent / name)
+
+
+async def sweep(called: str, part: int, make: Callable[[str], Path]) -> None:
+    """Kill either process at the points of one *part*, one after the other, each in a folder that *make* makes."""
+    whole = make("whole")
+    found = await points_of(whole, called)
+    await check(whole, called, "unbroken")
     assert {role for role, _, _ in found} == set(ROLES)
-    for count, (role, name, number) in enumerate(found):
-        if count % PARTS != part:
+    for place, (role, name, number) in enumerate(found):
+        if place % PARTS != part:
             continue
-        folder = made(tmp_path / str(count))
+        folder = make(str(place))
         (other,) = set(ROLES) - {role}
         living = asyncio.create_task(process(folder, unbroken(), other, called))
         killed = begin(process, folder, 0, role=role, called=called, kill=(name, number))
@@ -56,7 +83,7 @@ async def sweep(called: str, part: int, tmp_path: Path) -> None:
 
 async def check(folder: Path, called: str, where: str) -> None:
     """Check what is left: one run of each side, one payment, and each attempt booked once in the desk's bill."""
-    async with await SqliteStore.open(folder / "runs.db") as store:
+    async with await open_store(folder) as store:
         desk, clerk = sorted(await store.runs(OPERATOR), key=lambda run: run.start.agent != "desk")
         assert (desk.end and desk.end.status, desk.end and desk.end.answer) == ("completed", "All is paid."), where
         assert (clerk.end and clerk.end.status, clerk.start.parent_id) == ("completed", desk.start.run_id), where

@@ -101,6 +101,28 @@ async def test_a_rate_limit_that_one_run_meets_holds_for_all(monkeypatch: pytest
             assert (await other).text == "hello"
 
 
+async def test_no_burst_follows_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(rate_limit_module, "monotonic", lambda: now[0])
+    limit, sent = RateLimit(requests_per_minute=600), list[int]()
+    limit.pause(30.0)
+
+    async def ask(number: int) -> None:
+        async with limit.admit("a", 1):
+            sent.append(number)
+
+    waiting = [asyncio.create_task(ask(number)) for number in range(20)]
+    await when(lambda: limit.waiting == 20)
+    for seconds, admitted in ((29.9, 0), (0.15, 0), (0.06, 1), (1.0, 11)):
+        now[0] += seconds
+        limit.pause(0.0)  # looks at the queue again
+        await when(lambda: len(sent) == 20 - limit.waiting)
+        assert len(sent) == admitted
+    for each in waiting:
+        each.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
 async def test_the_usage_of_an_answer_corrects_its_estimate() -> None:
     limit = RateLimit(tokens_per_minute=10_000)
     for _ in range(5):  # by their estimates, each takes about half a minute

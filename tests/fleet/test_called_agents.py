@@ -330,7 +330,7 @@ def same(model: ScriptedModel, _: str) -> ScriptedModel:
 
 @pytest.mark.parametrize("patience", [600.0, 0.0])
 async def test_a_process_leaves_a_call_for_an_agent_that_it_does_not_have(
-    monkeypatch: pytest.MonkeyPatch, patience: float
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, patience: float
 ) -> None:
     """As in an upgrade: first a worker of the old version takes the call, and then one of the new version."""
     monkeypatch.setattr(assigned_calls, "PATIENCE", patience)
@@ -352,7 +352,9 @@ async def test_a_process_leaves_a_call_for_an_agent_that_it_does_not_have(
     await run.recorded()
     await old.look()
     if patience:
+        await old.look()
         assert not await called_runs(old)
+        assert caplog.text.count("is left to a process with agent clerk") == 1
         await new.look()
         (called,) = await called_runs(new)
         assert (await new.result(CARLA, called.start.run_id)).text == "three"

@@ -189,6 +189,41 @@ async def test_messages_during_a_turn_of_a_worker() -> None:
     assert (answers[urgent.id][1], answers[second.id][1]) == ("the second", "the third")
 
 
+async def test_an_interruption_that_a_web_process_began_is_ended_by_the_same_key() -> None:
+    """A web process queues the message and is killed before it stops the turn; the product sends it again."""
+    gate, begun = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        begun.set()
+        await gate.wait()
+
+    model = ScriptedModel(Answer(text="a long answer", midway=hold), "the urgent one")
+    async with processes(model, Bell(), sweep=0.01) as (web, _worker):
+        conversation = await web.conversation(CARLA, agent="desk")
+        first = await conversation.send("first")
+        await begun.wait()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(web.store, "send", die)
+            with pytest.raises(Killed):
+                await conversation.send("urgent", when_busy="interrupt", key="k")
+        urgent = await conversation.send("urgent", when_busy="interrupt", key="k")
+        async for _ in urgent.events():
+            pass
+        answers = {turn.run_id: (turn.state, turn.answer) for turn in await conversation.turns()}
+        assert (await conversation.send("urgent", when_busy="interrupt", key="k")).id == urgent.id
+    assert answers[first.id][0] == "cancelled"
+    assert answers[urgent.id][1] == "the urgent one"
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+async def die(*_: Any, **__: Any) -> None:
+    """End the process."""
+    raise Killed
+
+
 async def test_a_parked_run_is_taken_at_once() -> None:
     """A worker that leaves rings for what it parks."""
     gate, begun = asyncio.Event(), asyncio.Event()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, MemoryStore, Resources, Runtime, Scope
+from concertino import AgentConfig, Chat, MemoryStore, Resources, Runtime, Scope, wiring
 from concertino.messages import ToolMessage
 from concertino.runtime import Fleet
 from concertino.testing import ScriptedModel, call
@@ -39,6 +39,26 @@ async def run(*calls: Any, **limits: Any) -> list[ToolMessage]:
         async for _ in desks.events(CARLA, started.id):
             pass
     return [each for each in model.requests[-1].messages if isinstance(each, ToolMessage)]
+
+
+async def test_the_processes_of_the_built_in_agents_run_code(tmp_path: Path) -> None:
+    """A worker of the target needs no app of its own."""
+    store, bell = MemoryStore(), Bell()
+    model = ScriptedModel(call("run_code", language="python", code="print(6 * 7)"), "It is 42.")
+    (tmp_path / "apples.md").write_text("# Apples")
+    library = await wiring.open_library([tmp_path], lambda _: None)
+    desks = Runtime([Desk()], Resources(store=store, models=lambda _: model), sweep=3600.0)
+    boxes = wiring.open_runtime(store, library, model=wiring.open_model("demo"))
+    joined(desks, Fleet(bell=bell, targets=TARGETS, takes=["desks"]))
+    joined(boxes, Fleet(bell=bell, targets=TARGETS, takes=["sandbox"]))
+    async with desks, boxes:
+        started = await desks.start(Chat("count", scope=CARLA, model="desk"), "desk")
+        async for _ in desks.events(CARLA, started.id):
+            pass
+        called = {run.start.agent for run in await store.runs(CARLA)}
+    await library.close()
+    (result,) = [each for each in model.requests[-1].messages if isinstance(each, ToolMessage)]
+    assert (result.content, called) == ("42\n", {"desk", "tool:sandbox:run_code"})
 
 
 async def test_code_runs_alone_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

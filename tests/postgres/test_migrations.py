@@ -125,6 +125,32 @@ async def test_a_newer_schema_is_refused(url: str, schema: str, newest: Any) -> 
         await PostgresStore.open(url, schema=schema)
 
 
+@pytest.mark.parametrize("version", range(1, len(ALL) + 1))
+async def test_a_process_that_is_killed_in_a_migration_leaves_whole_versions(
+    url: str, schema: str, newest: Any, version: int
+) -> None:
+    """The server ends the transaction of a connection that is cut, as it does after `kill -9` of its process."""
+    newest(*ALL[: version - 1])
+    if version > 1:
+        async with await PostgresStore.open(url, schema=schema) as store:
+            if version > 2:  # before, there are no functions
+                await start_tree(store, seconds=0.0)
+    newest(*ALL[: version - 1], f"{ALL[version - 1]}; SELECT pg_terminate_backend(pg_backend_pid());", *ALL[version:])
+    with pytest.raises(StorageError):
+        await PostgresStore.open(url, schema=schema)
+    with psycopg.connect(url, autocommit=True) as other:
+        if version == 1:
+            assert other.execute("SELECT to_regclass(%s)", (f"{schema}.identity",)).fetchone() == (None,)
+        else:
+            assert other.execute(f"SELECT version FROM {schema}.identity").fetchone() == (version - 1,)
+    newest(*ALL)
+    async with await PostgresStore.open(url, schema=schema) as store:
+        if version > 2:
+            await (await claim_tree(store)).append(messages=[whole("b")])
+        else:
+            await start_tree(store)
+
+
 @pytest.mark.parametrize("table", ["identity", "other"])
 async def test_another_programs_schema_is_refused(url: str, schema: str, table: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:

@@ -177,7 +177,7 @@ ARGUMENTS: Mapping[str, Callable[[Guess], Any]] = {
     "batches": lambda guess: [
         EventBatch(claim=guess.claim(), first=1, last=1, rows=[EventRow(run_id=guess.id, entry=1, items=[1])])
     ],
-    "call": lambda guess: ClaimedCall(scope=guess.owner(), wait=guess.wait(), task={}),
+    "call": lambda guess: ClaimedCall(scope=guess.owner(), wait=guess.wait(), task={}, waited=0.0),
     "agent": lambda guess: "clerk",
     "tool": lambda guess: "pay",
     "by": lambda guess: ["run", "agent"],

@@ -12,6 +12,7 @@ from .notifications import Notification, Notifier, notification_of, notify_about
 from .parts import (
     Approvals,
     Documents,
+    EndWith,
     InputGuardrail,
     Judgment,
     McpTools,
@@ -67,6 +68,7 @@ __all__ = [
     "DeepResearchSupervisor",
     "DocumentEntry",
     "Documents",
+    "EndWith",
     "Fact",
     "FileKnowledge",
     "GoalAgent",

@@ -58,6 +58,8 @@ class FleetFile(_Table):
     """As `--corpus`."""
     targets: dict[str, list[str]] = {}
     """The agents of each target."""
+    allowed_tools: dict[str, list[str]] = {}
+    """By agent: the tools that its runs get; an agent that is not named gets all of its own."""
     rate_limits: dict[str, RateLimitTable] = {}
     """By provider: the limits of its key."""
     worker: WorkerTable = WorkerTable()
@@ -70,7 +72,12 @@ class FleetFile(_Table):
         """Return the fleet as a process sees it that takes the work of these targets. Raises `ConfigurationError`."""
         limits = {name: SharedRateLimit(store, name, **table.model_dump()) for name, table in self.rate_limits.items()}
         return Fleet(
-            bell=bell, targets=self.targets, takes=takes, coroutines=self.worker.coroutines, rate_limits=limits
+            bell=bell,
+            targets=self.targets,
+            takes=takes,
+            coroutines=self.worker.coroutines,
+            rate_limits=limits,
+            allowed_tools=self.allowed_tools,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, fields, replace
 from decimal import Decimal
 from typing import Any, Protocol
@@ -196,6 +196,8 @@ class Resources:
     """Ids of models to call, in this order, after the chosen model has failed."""
     rate_limits: Mapping[str, RateLimit] = field(default_factory=dict)
     """By provider: the requests and tokens per minute that its key allows. Share one object between all runs."""
+    allowed_tools: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """By agent: the names of the tools that its runs get. An agent that is not named gets all of its own."""
     deps: Any = field(default=None, repr=False)
     """The product's own object, for its tools."""
     limits: LimitsFunction = default_limits
@@ -211,12 +213,19 @@ class Resources:
         init=False, default_factory=OrderedDict, repr=False, compare=False
     )
 
-    def within(self, store: Store, rate_limits: Mapping[str, RateLimit] | None = None) -> Resources:
-        """Return these resources with *store*, and with *rate_limits* for the providers that have none here.
+    def within(
+        self, store: Store, rate_limits: Mapping[str, RateLimit], allowed_tools: Mapping[str, Collection[str]]
+    ) -> Resources:
+        """Return these resources with *store*, and with the others for providers and agents that have none here.
 
         Both share the models that they open and the conversations they keep.
         """
-        found = replace(self, store=store, rate_limits={**(rate_limits or {}), **self.rate_limits})
+        found = replace(
+            self,
+            store=store,
+            rate_limits={**rate_limits, **self.rate_limits},
+            allowed_tools={**allowed_tools, **self.allowed_tools},
+        )
         object.__setattr__(found, "_opened", self._opened)
         object.__setattr__(found, "_kept", self._kept)
         return found

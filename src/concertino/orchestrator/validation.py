@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import compress, repeat
 from operator import attrgetter, is_not
 from typing import Any
@@ -72,6 +72,10 @@ def _is_mapping_to(check: Check) -> Check:
 
 def _are_texts(values: Iterable[object]) -> bool:
     return all(isinstance(value, str) for value in values)
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, str) and _are_texts(value)
 
 
 def _is_few_shot(value: object) -> bool:
@@ -142,6 +146,7 @@ _RESOURCES: dict[str, tuple[Check, str]] = {
     "counter": (_is_instance_with("count"), "use a token counter, such as EstimatingCounter()"),
     "retention": (_is(Retention), "use a Retention"),
     "retry": (_is(Retry), "use a Retry"),
+    "allowed_tools": (_is_mapping_to(_are_names), "use names of tools per agent: {'desk': ['search', 'fetch']}"),
     "rate_limits": (_is_mapping_to(_is(RateLimit)), "use one RateLimit per provider: {'anthropic': RateLimit(...)}"),
     "fallback": (_is_list_of(str), "use a list of model ids, such as 'openai:gpt-6-luna'"),
     "limits": _FUNCTION,

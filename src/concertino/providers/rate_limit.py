@@ -25,14 +25,16 @@ _CORRECTED = 60.0
 class RateLimit:
     """Admit requests in turn by tenant and user, within limits per minute and of concurrency.
 
-    None means unlimited. After a pause, a burst of up to a tenth of a minute's limit is admitted at once. A request
-    larger than that burst is admitted once the full burst is available; one larger than a minute's tokens is refused.
+    None means unlimited. After a time without requests, a burst of up to a tenth of a minute's limit is admitted at
+    once. A request larger than that burst is admitted once the full burst is available; one larger than a minute's
+    tokens is refused.
     One instance serves any number of threads and event loops; a waiting request is woken in its own loop.
 
     A request waits for its turn without limit, but for a pause that the provider asked for at most as long as its
     caller allows: beyond that, `admit` raises at once, with the remaining seconds, as if the provider had refused it.
-    A pause that the caller who received it can wait for applies to the whole key. A longer one is usually a quota of
-    one model: it closes that model only, and requests to other models continue.
+    A pause that the caller who received it can wait for applies to the whole key, and no burst follows it: the provider
+    has refused the last one. A longer one is usually a quota of one model: it closes that model only, and requests to
+    other models continue.
 
     Raises `ConfigurationError` if a limit is not a positive number.
     """
@@ -113,7 +115,10 @@ class RateLimit:
     def _pause(self, pauses: dict[str, float], now: float) -> None:
         """Extend the pauses, and refuse the requests that may not wait so long."""
         for model, seconds in pauses.items():
-            self._pauses[model] = max(self._pauses.get(model, 0.0), now + seconds)
+            if seconds > 0:
+                self._pauses[model] = max(self._pauses.get(model, 0.0), now + seconds)
+        if pauses.get("", 0.0) > 0:
+            self._bucket.empty()
         self._refuse(lambda admission: self._refusal(admission, now))
 
     def _refuse(self, refusal: Callable[[Admission], Exception | None]) -> None:
@@ -162,7 +167,7 @@ class RateLimit:
 
     def _delay(self, tokens: int, now: float) -> float:
         """Return the seconds until a request of *tokens* can be admitted."""
-        elapsed, self._refilled = now - self._refilled, now
+        elapsed, self._refilled = now - max(self._refilled, min(now, self._pauses.get("", 0.0))), now
         self._bucket.refill(elapsed)
         return self._bucket.delay(tokens)
 

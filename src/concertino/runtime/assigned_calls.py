@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -29,6 +28,7 @@ log = logging.getLogger("concertino")
 
 PATIENCE = 600.0
 """Seconds for which a call is left to processes that have its agent: during an upgrade, only some have a new one."""
+_REMEMBERED = 1_000
 AGAIN = 1.0
 """Seconds after which another process may take a call that is left."""
 
@@ -48,6 +48,8 @@ class AssignedCalls:
         self._store, self._seat, self._agents, self._start, self._wake = store, seat, agents, start, wake
         self._seconds = seconds
         """After them, a call without a run is due again: the process that took it may have died."""
+        self._left: dict[str, None] = {}
+        """Keys of the calls whose leaving was logged, in that order."""
         self._ringing: set[asyncio.Task[None]] = set()
 
     async def look(self) -> bool:
@@ -85,7 +87,7 @@ class AssignedCalls:
                 agent, _ = known.take(name) if policy is None else known.take_stored(name, policy)
                 await self._start(chat_of(call), agent, child_run_id(key))
             else:
-                log.warning("call %s is left to a process with agent %s", key, call.task["agent"])
+                self._report_left(key, call.task["agent"])
                 await self._store.postpone_call(OPERATOR, call, AGAIN)
         except RunStateError as error:
             log.info("call %s: %s", key, error)  # it has its run, or needs none any more
@@ -96,13 +98,21 @@ class AssignedCalls:
         except Exception as error:  # noqa: BLE001 - one call must not keep the watchdog from the others
             log.warning("call %s was not started: %s", key, type(error).__name__)
 
+    def _report_left(self, key: str, agent: str) -> None:
+        """Log once that a call is left, though it is claimed again every second."""
+        if key not in self._left:
+            if len(self._left) >= _REMEMBERED:
+                del self._left[next(iter(self._left))]
+            self._left[key] = None
+            log.warning("call %s is left to a process with agent %s", key, agent)
+
     def _is_ours(self, call: ClaimedCall) -> bool:
         """Return whether this process has the agent of a call. Raises `ConfigurationError` if none has it."""
         agent, target = call.task.get("agent"), call.wait.target
         if agent is None:
             raise ConfigurationError(f"the call has no task for target {target!r}")
         found = self._seat.has(agent, target)
-        if not found and time.time() - call.wait.opened >= PATIENCE:
+        if not found and call.waited >= PATIENCE:
             if called_tool(agent) is not None:
                 return True  # the tools that this process has give the reason
             raise ConfigurationError(f"no process of target {target!r} has agent {agent!r}: name it in [targets]")

@@ -203,7 +203,10 @@ class EventLog:
         stored = await self._store.run(scope, root_id)
         if stored is None or stored.state != "suspended" or root_id in self._writers:
             return False
-        return not _targets_only(await self._store.waits(scope, root_id=root_id))
+        waits = await self._store.waits(scope, root_id=root_id)
+        if not waits and stored.ready_at is not None:
+            return False  # it has its answers, and is about to continue
+        return not _targets_only(waits)
 
     async def _changed(self, root_id: str, position: _Position) -> bool:
         """Wait until a log is not at *position* any more. Return False if it stays there after the end of its run."""

@@ -46,6 +46,8 @@ class Fleet:
     """Most runs that this process has at the same time."""
     rate_limits: Mapping[str, RateLimit] = field(default_factory=dict)
     """By provider: the limits of the fleet's key, such as a `SharedRateLimit`; a run's `Resources` may have others."""
+    allowed_tools: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """By agent: the names of the tools that its runs get; a run's `Resources` may have others."""
 
     def __post_init__(self) -> None:
         check_whole("Fleet", "coroutines", self.coroutines)

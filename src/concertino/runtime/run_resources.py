@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 from ..errors import ConfigurationError, ResourcesError
@@ -43,6 +43,7 @@ class RunResources:
             store = MemoryStore()
         self.store: Store = store
         self._rate_limits: Mapping[str, RateLimit] = {}
+        self._allowed_tools: Mapping[str, Collection[str]] = {}
         self.shared = self._in_store(given) if isinstance(given, Resources) else None
         """The resources of all runs; None if they depend on the run."""
         self._function = None if isinstance(given, Resources) else given
@@ -75,15 +76,15 @@ class RunResources:
             )
         return self._in_store(found)
 
-    def limit(self, rate_limits: Mapping[str, RateLimit]) -> None:
-        """Use *rate_limits* for the providers for which the resources of a run have none."""
-        self._rate_limits = rate_limits
+    def limit(self, rate_limits: Mapping[str, RateLimit], allowed_tools: Mapping[str, Collection[str]]) -> None:
+        """Use these for the providers and the agents for which the resources of a run have none."""
+        self._rate_limits, self._allowed_tools = rate_limits, allowed_tools
         if self.shared is not None:
             self.shared = self._in_store(self.shared)
 
     def _in_store(self, resources: Resources) -> Resources:
-        if resources.store is None or self._rate_limits:
-            resources = resources.within(resources.store or self.store, self._rate_limits)
+        if resources.store is None or self._rate_limits or self._allowed_tools:
+            resources = resources.within(resources.store or self.store, self._rate_limits, self._allowed_tools)
         if resources.store is not self.store:
             raise ResourcesError(
                 "Resources(store=...) of a run is not its runtime's: leave it out, and use Runtime(store=...)"

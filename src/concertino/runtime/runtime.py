@@ -130,7 +130,7 @@ class Runtime(Answering):
     def join(self, fleet: Fleet) -> None:
         """Share the work on the store with other processes; before `async with`."""
         self._seat.fleet, self._log.bell, self._log.conversations.bell = fleet, fleet.bell, fleet.bell
-        self._resources.limit(fleet.rate_limits)
+        self._resources.limit(fleet.rate_limits, fleet.allowed_tools)
 
     async def close(self, grace: float = 0.0) -> None:
         """Stop the watchdog, and park the runs that do not end within *grace* seconds: any process may resume them."""

@@ -270,6 +270,8 @@ class ClaimedCall:
     scope: Scope
     wait: Wait
     task: Mapping[str, Any]
+    waited: float
+    """Seconds since the call was opened, by the store's clock."""
 
 
 @record(kw_only=True)

@@ -141,6 +141,25 @@ def test_a_pause_holds_for_all_and_ends() -> None:
     assert key.ask("b", 1, 1) == QuotaGrant(requests=2, tokens=2, pauses={"p:big": 3_570.0})
 
 
+def test_processes_resume_gradually_after_a_pause() -> None:
+    key = Key(600, None)
+    assert key.ask("a", *[1] * 5, pauses={"": 30.0}).requests == 0
+    key.now += 10.0
+    assert key.ask("b", *[1] * 100).requests == 0
+    key.now += 20.1  # no process has asked since, and the burst would be full
+    granted = [key.ask(owner, *[1] * 100).requests for owner in "abc"]
+    assert sum(granted) == 1, "what the tenth of a second since the pause has added, for all together"
+    for _ in range(4):
+        key.now += SLICE / 2
+        granted += [key.ask(owner, *[1] * 100).requests for owner in "abc"]
+    assert 15 <= sum(granted) <= 22, "ten a second"
+
+
+def test_a_pause_of_one_model_leaves_the_burst_to_the_others() -> None:
+    key = Key(600, None)
+    assert key.ask("a", *[1] * 100, pauses={"p:big": 30.0}).requests == 60
+
+
 def test_a_correction_is_added_up_to_the_burst() -> None:
     key = Key(None, 6_000)
     key.ask("a", 6_000)

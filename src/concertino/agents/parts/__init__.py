@@ -1,6 +1,7 @@
 """Ready-made parts of agents."""
 
 from .approvals import Approvals
+from .end_with import EndWith
 from .guardrails import InputGuardrail, Judgment, OutputGuardrail, Refusal, ToolGuardrail
 from .mcp_part import McpTools
 from .memory_part import UserMemory
@@ -13,6 +14,7 @@ from .tool_search import ToolSearch
 __all__ = [
     "Approvals",
     "Documents",
+    "EndWith",
     "InputGuardrail",
     "Judgment",
     "McpTools",

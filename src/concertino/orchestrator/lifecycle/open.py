@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 import time
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -32,6 +33,8 @@ from ..run import RunSession
 from ..tool_calls.context import Parent
 from ..validation import media_problem
 from .repair import NOTHING_CHECKED, call_ids, repaired
+
+log = logging.getLogger("concertino")
 
 RAG_TOOL = "rag"
 CHATBOT_TOOL = "chatbot"
@@ -76,7 +79,7 @@ def open_run(
         resources=resources,
         model=model,
         model_id=name,
-        registry=registry.copy(),
+        registry=_allowed_tools(registry, resources, config.name) if resources.allowed_tools else registry.copy(),
         limits=limits,
         tree=parent.run.tree if parent else Tree(run_id, resources.store, lease),
         meter=parent.run.meter if parent else Meter(limits),
@@ -99,6 +102,25 @@ def open_run(
     if changes:
         run.repairs = f"the history was repaired so that the model accepts it: {changes}"
     return run
+
+
+def _allowed_tools(registry: ToolRegistry, resources: Resources, agent: str) -> ToolRegistry:
+    """Return a copy of *registry* with the tools that *agent* may have."""
+    registry, allowed = registry.copy(), resources.allowed_tools.get(agent)
+    if allowed is None:
+        return registry
+    for name in registry.names():
+        if name not in allowed:
+            registry.unregister(name)
+    if unknown := set(allowed).difference(registry.names()):
+        _warn(f"agent {agent!r} has no tool {', '.join(map(repr, sorted(unknown)))}, which allowed_tools names")
+    return registry
+
+
+@lru_cache(maxsize=256)
+def _warn(problem: str) -> None:
+    """Log *problem*, which each run of an agent has, once."""
+    log.warning("%s", problem)
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,7 @@ from ...scope import AnyScope, Scope, TenantScope
 from ...usage import UsageRecord
 from ..types import Account, AccountKind, Budget, Claim, Reservation, Settlement
 from .rows import account_keys, bill_row, claim_accounts
-from .session import Session
+from .session import Row, Session
 from .statements import scoped
 
 _WIDE = Context(prec=60)
@@ -24,19 +24,24 @@ def reserve(connection: Session, claim: Claim, wanted: Reservation) -> None:
     if wanted.tokens < 0 or (wanted.money is not None and wanted.money < 0):
         raise StorageError(f"reservation {wanted.id!r}: amounts must not be negative")
     money = 0 if wanted.money is None else to_nano(wanted.money, up=True)
-    for kind, key in claim_accounts(claim):
+    drawn = claim_accounts(claim)
+    connection.lock("lock_accounts", {"keys": [key for _, key in drawn]})
+    for kind, key in drawn:
         row = connection.execute(sql["account"], (key,)).fetchone()
         if row is None or not row["limited"]:
             continue
         before = connection.execute(sql["reserved"], (wanted.id, key)).fetchone() or (0, 0, 0)
         if before[0]:
             continue
-        tokens_left = _left(row["limit_tokens"], row["spent_tokens"] + row["reserved_tokens"] - before[1])
-        money_left = _left(row["limit_money"], row["spent_money"] + row["reserved_money"] - before[2])
-        if (problem := _shortfall(wanted, money, tokens_left, money_left)) is not None:
-            tokens = None if tokens_left is None else max(0, tokens_left)
-            left: Decimal | None = None if money_left is None else _from_nano(max(0, money_left))
-            raise BudgetError(f"the {kind}'s account {problem}", kind, tokens, left)
+        if _shortfall(wanted, money, *_left(row, before)) is not None:  # trees may have leased what they do not need
+            connection.lock("lock_whole_accounts", {"keys": [key]})
+            row = connection.execute(sql["account"], (key,)).fetchone()
+            left = _left(row, before)
+            if (problem := _shortfall(wanted, money, *left)) is not None:
+                tokens, nano = (None if each is None else max(0, each) for each in left)
+                raise BudgetError(
+                    f"the {kind}'s account {problem}", kind, tokens, None if nano is None else _from_nano(nano)
+                )
         connection.execute(sql["reserve"], (wanted.id, key, wanted.tokens, money))
         connection.execute(sql["charge"], (wanted.tokens - before[1], money - before[2], 0, 0, key))
 
@@ -100,6 +105,7 @@ def set_budget(connection: Session, scope: Scope | TenantScope, budget: Budget |
         "tokens": tokens,
         "money": None if money is None else to_nano(money, up=False),
     }
+    connection.lock("lock_whole_accounts", {"keys": [key]})  # slices that were leased under another limit
     connection.execute(connection.queries["set_budget"], bound)
 
 
@@ -107,7 +113,7 @@ def accounts(connection: Session, scope: Scope | TenantScope, run_id: str | None
     """Return the accounts with a budget that a tree of *scope* draws on."""
     found = []
     for kind, key in account_keys(scope, run_id):
-        row = connection.execute(connection.queries["account"], (key,)).fetchone()
+        row = connection.execute(connection.queries["account_with_slices"], (key,)).fetchone()
         if row is None or not row["limited"]:
             continue
         money = None if row["limit_money"] is None else _from_nano(row["limit_money"])
@@ -146,8 +152,13 @@ def _from_nano(nano: int) -> Decimal:
     return Decimal(nano).scaleb(-9, _WIDE)
 
 
-def _left(limit: int | None, used: int) -> int | None:
-    return None if limit is None else limit - used
+def _left(row: Row, before: Row | tuple[int, int, int]) -> tuple[int | None, int | None]:
+    """Return the tokens and the money that an account has left, except what was reserved before under the same id."""
+    tokens, money = row["limit_tokens"], row["limit_money"]
+    return (
+        None if tokens is None else tokens - row["spent_tokens"] - row["reserved_tokens"] + before[1],
+        None if money is None else money - row["spent_money"] - row["reserved_money"] + before[2],
+    )
 
 
 def _shortfall(wanted: Reservation, money: int, tokens_left: int | None, money_left: int | None) -> str | None:

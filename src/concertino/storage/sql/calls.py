@@ -32,7 +32,10 @@ def claim_calls(
             connection.execute(sql["take_call"], taken)
     return tuple(
         ClaimedCall(
-            scope=Scope(row["tenant"], row["user_id"]), wait=to_wait(row), task=decode_json(row["task"] or "{}", dict)
+            scope=Scope(row["tenant"], row["user_id"]),
+            wait=to_wait(row),
+            task=decode_json(row["task"] or "{}", dict),
+            waited=now - row["opened"],
         )
         for row in rows
     )

@@ -104,6 +104,7 @@ def _forget_accounts(connection: Session, owners: Iterable[Scope | TenantScope])
     for owner in owners:
         kind = "user" if isinstance(owner, Scope) else "tenant"
         for key in [key for found, key in account_keys(owner) if found == kind]:
+            connection.lock("lock_whole_accounts", {"keys": [key]})
             connection.execute(connection.queries["forget_account"], (key,))
             connection.execute(connection.queries["forget_reservations"], (key,))
 

@@ -102,7 +102,7 @@ def exchange(quota: Quota, shares: Sequence[Share], demand: QuotaDemand, now: fl
     it wait for, so a large request gets its turn, too.
     """
     bucket = Bucket(demand.rates, (quota.requests, quota.tokens))
-    bucket.refill(now - quota.refilled)
+    bucket.refill(now - max(quota.refilled, min(now, quota.pauses.get("", 0.0))))  # nothing during a pause
     own = next((share for share in shares if share.owner == demand.owner and now - share.seen < TURN), None)
     if own is not None and now - own.seen < SLICE:
         bucket.add(*demand.unused)
@@ -110,6 +110,8 @@ def exchange(quota: Quota, shares: Sequence[Share], demand: QuotaDemand, now: fl
     pauses = {model: until for model, until in quota.pauses.items() if until > now}
     for model, seconds in demand.pauses.items():
         pauses[model] = max(pauses.get(model, 0.0), now + seconds)
+    if demand.pauses.get("", 0.0) > 0:
+        bucket.empty()  # no burst follows: the provider has refused the last one
     others = [share for share in shares if share.owner != demand.owner and share.requests and now - share.seen < TURN]
     others.sort(key=lambda share: share.served)
     tenants = tuple([blake2s(name.encode(), digest_size=6).hexdigest() for name in demand.tenants])

@@ -50,6 +50,7 @@ async def test_a_call_is_taken_by_its_target_and_again_after_a_while(store: Full
     (first,) = await store.claim_calls(OPERATOR, 60.0, targets=["batch", "other"], limit=1)
     assert (first.scope, first.wait.key, first.wait.target) == (SCOPE, "w1", "batch")
     assert dict(first.task) == {"agent": "clerk"}
+    assert 0 <= first.waited < 3_600, "by the store's clock"
     (second,) = await store.claim_calls(OPERATOR, 0.0)
     assert second.wait.key == "w2"
     assert [call.wait.key for call in await store.claim_calls(OPERATOR, 60.0)] == ["w2"]

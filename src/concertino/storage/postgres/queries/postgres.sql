@@ -143,6 +143,25 @@ WHERE run IN (
 )
 ORDER BY run FOR UPDATE;
 
+-- name: account_with_slices
+SELECT a.limited, a.limit_tokens, a.limit_money,
+    a.reserved_tokens - s.free_tokens - s.spent_tokens AS reserved_tokens,
+    a.reserved_money - s.free_money - s.spent_money AS reserved_money,
+    a.spent_tokens + s.spent_tokens AS spent_tokens, a.spent_money + s.spent_money AS spent_money
+FROM accounts AS a, LATERAL (
+    SELECT coalesce(sum(p.free_tokens), 0)::bigint AS free_tokens, coalesce(sum(p.free_money), 0)::bigint AS free_money,
+        coalesce(sum(p.spent_tokens), 0)::bigint AS spent_tokens, coalesce(sum(p.spent_money), 0)::bigint AS spent_money
+    FROM slices AS p WHERE p.account = a.account
+) AS s
+WHERE a.account = ?;
+
+-- name: lock_accounts
+SELECT lock_accounts(:keys::bytea[]);
+
+-- name: lock_whole_accounts
+-- Trees return their slices of them.
+SELECT lock_accounts(:keys::bytea[]), return_slices(:keys::bytea[], NULL);
+
 -- name: conversation_mark
 -- Texts are added or blanked, a queued turn is added or starts or is deleted, and the ending of a run is set once.
 SELECT h.leaf, h.current, r.state, r.ending, h.updated, h.modes, h.tools,

@@ -4,6 +4,11 @@
 SELECT limited, limit_tokens, limit_money, reserved_tokens, reserved_money, spent_tokens, spent_money
 FROM accounts WHERE account = ?;
 
+-- name: account_with_slices
+-- As it is with what its trees have leased, where they lease something.
+SELECT limited, limit_tokens, limit_money, reserved_tokens, reserved_money, spent_tokens, spent_money
+FROM accounts WHERE account = ?;
+
 -- name: is_limited
 SELECT 1 FROM accounts WHERE account = ? AND limited;
 

@@ -1,0 +1,86 @@
+"""The part with which a run ends by a tool call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import ConfigurationError
+from ...messages import AssistantMessage, ForcedTool, ToolChoice, ToolMessage
+from ...orchestrator.agent import Part
+from ...orchestrator.outcome import Continue, Finish, NextStep
+from ...orchestrator.run import RunContext
+from ...tools.base import Tool, ToolContext, ToolResult
+
+SUBMIT_RESULT = "submit_result"
+
+
+class EndWith(Part):
+    """Ends the run with the result of the first successful call of one of *tools*.
+
+    With *fields*, the names and descriptions of a result's fields, the part offers such a tool: `submit_result`. The
+    answer is the result as JSON, and its data that of the tool. A field that the model leaves out is null there, and a
+    `Notice` names it.
+
+    If the call is *required* and the model answers without calling a tool, it is asked for the call, until a limit of
+    the run is reached.
+
+    Raises `ConfigurationError` without tools and fields.
+    """
+
+    def __init__(self, *tools: str, fields: Mapping[str, str] | None = None, required: bool = True) -> None:
+        names = (*tools, *((SUBMIT_RESULT,) if fields else ()))
+        if not names or not all(isinstance(name, str) and name for name in names):
+            raise ConfigurationError(
+                f"EndWith({tools!r:.80}): name tools that end the run, or give the fields of a result"
+            )
+        self._names = dict.fromkeys(names)
+        self._fields = dict(fields or {})
+        self._required = required
+        if fields:
+            self.tools = (SubmitResult(self._fields),)
+
+    def on_no_tool_calls(self, run: RunContext[Any]) -> NextStep:
+        """Ask for the call."""
+        offered = [name for name in self._names if name in run.registry]
+        if not self._required or not offered:
+            return Finish()
+        choice: ToolChoice = ForcedTool(offered[0]) if len(offered) == 1 else "required"
+        return Continue(prompt=f"End your work with a call of {' or '.join(offered)}.", tool_choice=choice)
+
+    def after_step(self, run: RunContext[Any], outcome: NextStep) -> NextStep:
+        """Finish with the first result of the step's calls."""
+        ended = None
+        for message in reversed(run.messages):
+            if isinstance(message, AssistantMessage):
+                break
+            if isinstance(message, ToolMessage) and message.name in self._names and not message.is_error:
+                ended = message
+        if ended is None:
+            return outcome
+        if ended.name == SUBMIT_RESULT and self._fields:
+            data = json.loads(ended.content)
+            if missing := [name for name in self._fields if data.get(name) is None]:
+                run.notify("result_incomplete", f"the submitted result lacks: {', '.join(missing)}")
+        return Finish(ended.content)
+
+
+class SubmitResult(Tool):
+    """The tool `submit_result`, with a parameter for each field.
+
+    None is required: a part of a result is better than none.
+    """
+
+    name, effect, counts_as_iteration = SUBMIT_RESULT, "read", False
+    description = "Submit the result of your work, once, with all fields. It ends your work."
+
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        self._fields = tuple(fields)
+        properties = {name: {"description": described} for name, described in fields.items()}
+        self.parameters = {"type": "object", "properties": properties, "required": []}
+
+    async def execute(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Return the fields as JSON."""
+        data = {name: arguments.get(name) for name in self._fields}
+        return ToolResult(json.dumps(data, ensure_ascii=False), data=data)

@@ -1,0 +1,91 @@
+"""The allow-list of tools: of a run's resources, of a fleet, and for sub-agents in the same process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from concertino import AgentConfig, Chat, MemoryStore, Resources, Runtime, ToolOrchestrator, delegate, tool
+from concertino.errors import ConfigurationError
+from concertino.messages import ToolMessage
+from concertino.runtime import Fleet, LocalBell
+from concertino.testing import ScriptedModel, call
+
+
+@tool(effect="read")
+async def search(query: str) -> str:
+    """Search."""
+    return f"found {query}"
+
+
+@tool(effect="read")
+async def pay(amount: int) -> str:
+    """Pay."""
+    raise AssertionError(amount)
+
+
+class Clerk(AgentConfig):
+    """A sub-agent."""
+
+    name = "clerk"
+    tools = (search, pay)
+
+
+class Desk(AgentConfig):
+    """An agent with tools of its own."""
+
+    name = "desk"
+    tools = (search, pay, delegate(Clerk(), description="Looks things up."))
+
+
+def sent(model: ScriptedModel) -> list[list[str]]:
+    """Return the names of the tools that each request had."""
+    return [[each.name for each in request.tools] for request in model.requests]
+
+
+async def test_a_run_gets_the_allowed_tools_alone() -> None:
+    with ScriptedModel(call("pay", amount=3), "No.") as model:
+        resources = Resources(allowed_tools={"desk": ["search"]})
+        result = await ToolOrchestrator(Chat("Pay.", model=model), Desk(), resources=resources).run()
+    assert sent(model) == [["search"], ["search"]]
+    (read,) = [each for each in model.requests[-1].messages if isinstance(each, ToolMessage)]
+    assert read.is_error
+    assert result.text == "No."
+
+
+async def test_the_list_of_a_fleet_applies_to_sub_agents_too(caplog: pytest.LogCaptureFixture) -> None:
+    fleet = Fleet(
+        bell=LocalBell(),
+        targets={"desks": ["desk"]},
+        takes=["desks"],
+        allowed_tools={"clerk": {"search", "draw"}, "desk": ["clerk"]},
+    )
+    model = ScriptedModel(call("clerk", query="Tea?"), "Tea.", "It is tea.")
+    runtime = Runtime([Desk(), Clerk()], Resources(store=MemoryStore(), model=model, models=lambda _: model))
+    runtime.join(fleet)
+    async with runtime:
+        run = await runtime.start(Chat("What?", model="scripted:script"), "desk")
+        assert (await run.result()).text == "It is tea."
+    assert sent(model) == [["clerk"], ["search"], ["clerk"]]
+    assert caplog.text.count("agent 'clerk' has no tool 'draw', which allowed_tools names") == 1
+
+
+async def test_the_resources_of_a_run_may_have_another_list() -> None:
+    model = ScriptedModel("Done.")
+    resources = Resources(store=MemoryStore(), model=model, allowed_tools={"desk": ()})
+    runtime = Runtime([Desk()], resources)
+    runtime.join(Fleet(bell=LocalBell(), targets={"desks": ["desk"]}, takes=["desks"], allowed_tools={"desk": ["pay"]}))
+    async with runtime:
+        await (await runtime.start(Chat("What?"), "desk")).result()
+    assert sent(model) == [[]]
+
+
+@pytest.mark.parametrize("given", ["search", {"desk": "search"}, {"desk": [1]}, {1: ["search"]}])
+async def test_an_invalid_list_is_refused(given: Any) -> None:
+    resources = Resources(allowed_tools=given)
+    with (
+        ScriptedModel() as model,
+        pytest.raises(ConfigurationError, match=r"allowed_tools.*use names of tools per agent"),
+    ):
+        await ToolOrchestrator(Chat("Go.", model=model), Desk(), resources=resources).run()
