@@ -81,7 +81,7 @@ async def record_request(
     here = position(run)
     if journal.on and journal.seq >= journal.snapshot_from:
         size = len(here.agent_state or "") + len(run.system) + sum([len(spec.text) for spec in specs])
-        journal.plan_snapshot(run.phase + journal.late, run.state, size)
+        journal.plan_snapshot(run.phase + journal.late, run.state, size, run.shown())
     changes = journal.changes(system=run.system, tools=specs, cache_key=request.cache_key)
     schema: Literal[True] | str | None = None
     if request.output_schema is not None:

@@ -23,6 +23,7 @@ from .event_stream import Emit, EventRecorder, EventStream, RedactedStream, emit
 from .journal.lease import Tree
 from .journal.patterns import UNKNOWN_TOOL, Redactor
 from .journal.replay import OpenRequest, OpenTurn
+from .journal.snapshot import Shown
 from .journal.writer import Journal
 from .lifecycle.repair import NOTHING_CHECKED
 from .meter import Meter
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar
 
     from ..tools.ask_settings import AskSettings
+    from .lifecycle.unread import Unread
     from .output import Output
     from .tool_calls.background import BackgroundCalls
     from .tool_calls.tool_call import Call
@@ -211,6 +213,7 @@ class RunSession:
         "system",
         "tree",
         "turn_output",
+        "unread",
         "window",
         "work",
     )
@@ -276,8 +279,10 @@ class RunSession:
         self.skipped: tuple[int, ...] | None = ()
         """Indexes of messages that the next run of the conversation does not have: examples, an older summary. None
         if a hook has replaced the conversation."""
-        self.first_record = 0
-        """The number of the tree's usage records when the run started."""
+        self.first_record: int | None = 0
+        """The number of the tree's usage records when the run started; None for a run that is resumed."""
+        self.unread: Unread | None = None
+        """The part of a resumed run that was not read; None if all of it was."""
         self.repairs = ""
         """How the history was repaired; empty if it was not."""
         self.ended = False
@@ -383,6 +388,13 @@ class RunSession:
         self.skipped = None
         if self.journal.on:
             self.journal.replace(messages)
+
+    def shown(self) -> Shown:
+        """Return the messages that this run has added and its view shows."""
+        window = self.window
+        shift = len(window.record()) - len(self.added)
+        indexes = [index - shift for index in window.shown_from(max(shift, 0))]
+        return Shown(indexes=indexes, shift=shift, omitted=window.omitted)
 
     def apply(self, step: Continue) -> None:
         """Append the messages of *step*, and set the tool choice and the prompt of the next request."""

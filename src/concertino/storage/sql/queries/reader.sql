@@ -41,7 +41,7 @@ WITH RECURSIVE trees (root) AS (
         AND called.scope_key = caller.scope_key
 )
 SELECT u.*, r.run_id FROM trees JOIN runs AS r ON r.root = trees.root JOIN usage AS u ON u.run = r.number
-WHERE /*reached r*/
+WHERE (r.run_id <> :root_id OR u.entry IS NULL OR u.entry > :after) AND /*reached r*/
 ORDER BY u.booking;
 
 -- name: unsettled_usage
@@ -67,6 +67,14 @@ ORDER BY seq;
 
 -- name: messages_of_entries
 SELECT entry, body, tokens, progress FROM messages WHERE run = ? AND body <> '' ORDER BY number;
+
+-- name: messages_from_snapshot
+SELECT m.number, m.entry, m.body, m.tokens, m.progress
+FROM json_each(:apart) AS n CROSS JOIN messages AS m ON m.run = :run AND m.entry = CAST(n.value AS INTEGER)
+WHERE m.body <> ''
+UNION ALL
+SELECT number, entry, body, tokens, progress FROM messages WHERE run = :run AND entry >= :since AND body <> ''
+ORDER BY number;
 
 -- name: usage_of_entries
 SELECT u.*, r.run_id FROM usage AS u JOIN runs AS r ON r.number = u.run
