@@ -29,6 +29,9 @@ from concertino.storage.sqlite import schema as sqlite_schema
 from concertino.testing import ScriptedModel, call
 from concertino.waits import Resolution
 
+CONTEXT = 6_000
+"""Tokens of the window: about eight steps."""
+
 
 @dataclass
 class Reads:
@@ -85,15 +88,11 @@ async def pay() -> str:
     return "paid"
 
 
-def within(context: int, **more: Any) -> Any:
-    """Return limits with a *context* in tokens."""
-    return lambda scope, model, agent: Limits(context=context, output=500, tool_calls=1_000_000, **more)
-
-
-def resources(store: Store, context: int, **more: Any) -> Resources:
-    """Return resources for long runs within *context* tokens, and *more* limits."""
+def resources(store: Store, **more: Any) -> Resources:
+    """Return resources for long runs within the window, and *more* limits."""
+    limits = Limits(context=CONTEXT, output=500, tool_calls=1_000_000, **more)
     retention = Retention(frees=400, price=1e9, floor=0)
-    return Resources(store=store, limits=within(context, **more), retention=retention)
+    return Resources(store=store, limits=lambda scope, model, agent: limits, retention=retention)
 
 
 @tool(effect="read")
@@ -107,11 +106,11 @@ def model_of(steps: int, *last: Any) -> ScriptedModel:
     return ScriptedModel(*(call("look", n=n) for n in range(steps)), *last, summaries=["in short"] * (steps // 4 + 9))
 
 
-async def suspended(store: Store, steps: int, context: int, looking: Any = look, **more: Any) -> RunResult:
-    """Return the result of a run that waits for an approval after *steps* steps within *context* tokens."""
+async def suspended(store: Store, steps: int, looking: Any = look, **more: Any) -> RunResult:
+    """Return the result of a run that waits for an approval after *steps* steps."""
     agent, model = Looking(), model_of(steps, call("pay"))
     agent.tools = (looking, pay)
-    result = await ToolOrchestrator(Chat("Go.", model=model), agent, resources=resources(store, context, **more)).run()
+    result = await ToolOrchestrator(Chat("Go.", model=model), agent, resources=resources(store, **more)).run()
     assert result.status == "suspended"
     return result
 
@@ -123,17 +122,17 @@ async def approved(store: Store, result: RunResult) -> None:
 
 
 def resumed(
-    store: Store, run_id: str, model: ScriptedModel, context: int, agent: AgentConfig[Any] | None = None, **more: Any
+    store: Store, run_id: str, model: ScriptedModel, agent: AgentConfig[Any] | None = None, **more: Any
 ) -> ToolOrchestrator:
     """Return a run that continues."""
     agent = agent or Looking()
     agent.tools = (look, pay)
-    chosen = resources(store, context, **more)
+    chosen = resources(store, **more)
     return ToolOrchestrator(Chat("", model=model), agent, resources=chosen, resume=True, run_id=run_id)
 
 
 async def most_read(
-    store: Store, other: Store, reads: Reads, marks: tuple[int, ...], context: int, width: int = 100
+    store: Store, other: Store, reads: Reads, marks: tuple[int, ...], width: int = 100
 ) -> dict[int, tuple[int, int]]:
     """Return the most rows, and the most bytes, that resuming reads in any of the *width* steps before each mark.
 
@@ -153,7 +152,7 @@ async def most_read(
                 found[mark] = max(rows, reads.rows), max(size, reads.size)
         return ToolResult(f"A line of what was found, number {n:06}. " * 20, data={"n": n})
 
-    await suspended(store, max(marks) + 1, context, watched, seconds=1e6)
+    await suspended(store, max(marks) + 1, watched, seconds=1e6)
     return found
 
 
@@ -165,3 +164,10 @@ async def read_to_resume(store: Store, run_id: str) -> None:
     await store.accounts(journal.run.start.scope, run_id=run_id)
     for wanted in ({"root_id": run_id}, {"run_id": run_id}):
         await store.operations(OPERATOR, **wanted)
+
+
+def assert_flat(found: Mapping[int, tuple[int, int]]) -> None:
+    """Assert that the counts are equal within five per cent."""
+    first, *others = found.values()
+    for other in others:
+        assert all(abs(late - early) <= early // 20 for early, late in zip(first, other, strict=True)), found
