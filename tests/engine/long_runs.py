@@ -103,7 +103,7 @@ async def look(n: int) -> ToolResult:
 
 def model_of(steps: int, *last: Any) -> ScriptedModel:
     """Return a model that looks up *steps* things, and then makes the *last* steps."""
-    return ScriptedModel(*(call("look", n=n) for n in range(steps)), *last, summaries=["in short"] * (steps // 4 + 9))
+    return ScriptedModel(*(call("look", n=n) for n in range(steps)), *last, summaries=["in short"] * (steps + 9))
 
 
 async def suspended(store: Store, steps: int, looking: Any = look, **more: Any) -> RunResult:

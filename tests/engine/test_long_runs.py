@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from concertino import OPERATOR, MemoryStore, Message, ModelRequest, RunContext
-from concertino.messages import AssistantMessage, ToolMessage
+from concertino import OPERATOR, MemoryStore, Message, ModelRequest, RunContext, ToolResult, tool
+from concertino.messages import AssistantMessage, Media, ToolMessage
 from concertino.storage import SqliteStore
 from concertino.testing import ScriptedModel, call
 
@@ -164,3 +165,40 @@ async def test_a_stopped_run_that_was_resumed_reports_all(monkeypatch: pytest.Mo
     assert ended.status == "cancelled"
     assert (len(ended.messages) > 2 * LONG) is not fails
     assert (len(ended.usage) > LONG) is not fails
+
+
+async def test_a_resumed_run_reads_the_pictures_that_it_shows(tmp_path: Path) -> None:
+    """A picture in view is there; those that have left it are read with the rest."""
+    steps = LONG + 2  # after a summary, and before the next one
+
+    @tool(name="look", effect="read")
+    async def pictured(n: int) -> ToolResult:
+        """Look something up."""
+        media = (Media("image/png", data=picture(n)),) if n % 2 else ()
+        return ToolResult(f"A line of what was found, number {n:06}. " * 20, media=media)
+
+    async with await SqliteStore.open(tmp_path / "runs.db") as store:
+        result = await suspended(store, steps, pictured)
+        await approved(store, result)
+    with counted_reads() as reads:
+        other = await SqliteStore.open(tmp_path / "runs.db")
+    sizes: list[int] = []
+    shown: list[Media] = []
+
+    def first(request: ModelRequest) -> str:
+        sizes.append(reads.size)
+        shown.extend(each for m in request.messages if isinstance(m, ToolMessage) for each in m.media)
+        return "done"
+
+    async with other:
+        ended = await resumed(other, result.run_id, ScriptedModel(first)).run()
+    every = [each for m in ended.messages if isinstance(m, ToolMessage) for each in m.media]
+    assert [each.data for each in every] == [picture(n) for n in range(1, steps, 2)]
+    assert shown
+    assert all(each in every for each in shown)
+    assert sizes[0] < len(every) // 2 * len(picture(1))
+
+
+def picture(n: int) -> str:
+    """Return the data of a picture of 20 kB."""
+    return b64encode(f"{n:06}".encode() * 2_500).decode()

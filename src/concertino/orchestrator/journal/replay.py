@@ -213,7 +213,7 @@ class Replay:
         if step.seq == self.snapshot_at:
             self.snapshot_edits = len(self.view.edits)
         if step.messages:
-            self.sources.place(step.seq, len(step.messages))
+            self.sources.fresh.append((step.seq, len(step.messages)))
         self.sources.note(step.seq, step.entry.kind, step.common)
 
     def _restore(self, snapshot: Snapshot | None, earlier: Mapping[int, Sequence[StoredMessage]]) -> None:
@@ -228,7 +228,7 @@ class Replay:
             first = snapshot.apart[seq] if seq < snapshot.since else next_one
             next_one = next_one if seq < snapshot.since else first + len(messages)
             self.added[first : first + len(messages)] = [each.message for each in messages]
-            self.sources.place(seq, len(messages), first)
+            self.sources.place(seq, first, len(messages))
         self.sources.restore(snapshot)
         left_out = len(self.messages) - snapshot.shift
         if (next_one, len(self.added)) != (snapshot.added, snapshot.added) or left_out < 0:

@@ -142,15 +142,27 @@ class Snapshot:
 class Sources:
     """What a run's state depends on, besides its last snapshot: the numbers of entries, and where messages are."""
 
-    __slots__ = ("_began", "_counted", "_data", "_edits", "_placed", "_ready", "added", "booked", "last", "seconds")
+    __slots__ = (
+        "_added",
+        "_began",
+        "_counted",
+        "_data",
+        "_edits",
+        "_placed",
+        "_ready",
+        "booked",
+        "fresh",
+        "last",
+        "seconds",
+    )
 
     def __init__(self) -> None:
         self.last = 0
         """Number of the entry with the last snapshot; 0 before the first."""
         self.seconds = 0.0
         """See `Snapshot.seconds`."""
-        self.added = 0
-        """The number of messages that the entries have added."""
+        self.fresh: list[tuple[int, int]] = []
+        """The entries since the last snapshot with messages, and how many each has added."""
         self.booked = Booked()
         """See `Snapshot.booked`."""
         self._counted = 0  # records of the ledger that are in it
@@ -158,13 +170,13 @@ class Sources:
         self._edits: list[tuple[int, Sequence[Edit], bool]] = []  # entries, and whether they carry earlier edits over
         self._data: dict[str, int] = {}
         self._ready: int | None = None
+        self._added = 0  # the number of messages that the entries before have added
         self._placed: list[tuple[int, int, int]] = []  # an entry, the index of its first message, and their number
 
-    def place(self, seq: int, count: int, first: int | None = None) -> None:
-        """Take note that the entry *seq* has added *count* messages, the *first* after all others unless given."""
-        first = self.added if first is None else first
+    def place(self, seq: int, first: int, count: int) -> None:
+        """Take note of the place of *count* messages that the entry *seq* has added."""
         self._placed.append((seq, first, count))
-        self.added = first + count
+        self._added = first + count
 
     def count(self, run_id: str, ledger: Ledger) -> None:
         """Add what the root run has booked since the last call."""
@@ -191,7 +203,7 @@ class Sources:
 
     def restore(self, snapshot: Snapshot) -> None:
         """Continue after the entries before that of *snapshot*."""
-        self.seconds, self.booked = snapshot.seconds, snapshot.booked
+        self.seconds, self.booked, self._added = snapshot.seconds, snapshot.booked, snapshot.added
 
     def is_due(self, seq: int, size: int) -> bool:
         """Return True if the entry *seq* is to have a snapshot that repeats *size* characters."""
@@ -207,7 +219,10 @@ class Sources:
 
         The other messages need no place any more.
         """
-        placed, added = self._placed, self.added
+        for entry, count in self.fresh:
+            self.place(entry, self._added, count)
+        self.fresh.clear()
+        placed, added = self._placed, self._added
         numbers = {bisect_right(placed, i, key=itemgetter(1)) - 1 for i in shown.indexes if i < added}
         placed = self._placed = [placed[number] for number in sorted(numbers)]
         last, since, first = len(placed), seq, added

@@ -339,7 +339,7 @@ class Journal:
                 raise
             common = gathered.common
             if gathered.messages:
-                self._sources.place(row.seq, len(gathered.messages))
+                self._sources.fresh.append((row.seq, len(gathered.messages)))
             if common.edits or common.data or row.body.keys() & NOTED or row.kind in NOTED:  # few entries
                 self._sources.note(row.seq, row.kind, common)
             self.seq, self.commands = head.seq, head.commands
@@ -367,7 +367,7 @@ class Journal:
             self._unwritten(gathered)
         else:
             if gathered.messages:
-                self._sources.place(row.seq, len(gathered.messages))
+                self._sources.fresh.append((row.seq, len(gathered.messages)))
             self._sources.note(row.seq, row.kind, gathered.common)
             self.seq = run.entries
             self.ended = run.end is not None

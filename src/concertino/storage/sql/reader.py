@@ -13,7 +13,7 @@ from ...scope import AnyScope, Operator, Scope
 from ...usage import Tokens, UsageRecord
 from ..codec import decode_json, decode_messages, encode_json
 from ..types import JOURNAL_VERSION, EntryKind, StoredEntry, StoredJournal, StoredMessage, StoredRun, UsageSum
-from .media import contents_of, contents_of_outcome
+from .media import contents_in, contents_of, contents_of_outcome
 from .rows import hash_key, to_message, to_operation, to_run, to_usage
 from .session import Row, Session
 from .statements import most, scoped
@@ -172,7 +172,11 @@ def load(connection: Session, scope: AnyScope, run_id: str, *, from_snapshot: bo
             rows = connection.execute(sql["entries"], key).fetchall()
             read = 0, rows, connection.execute(sql["messages_of_entries"], key).fetchall()
         snapshot, rows, messages = read
-        contents = contents_of(connection, found[0])
+        if snapshot:  # they may be large
+            contents = contents_in(connection, found[0], [row[name] for row in rows for name in ("body", "content")])
+            contents |= contents_in(connection, found[0], [row["body"] for row in messages])
+        else:
+            contents = contents_of(connection, found[0])
         sent = _by_entry(run_id, (row for row in messages if row["body"]), lambda row: _message(row, contents))
         booked = () if from_snapshot else connection.execute(sql["usage_of_entries"], key).fetchall()
         used = _by_entry(run_id, booked, _usage)
@@ -180,6 +184,7 @@ def load(connection: Session, scope: AnyScope, run_id: str, *, from_snapshot: bo
         entries = tuple(_entry(run_id, row, sent, used) for row in rows)
         names = dict.fromkeys(name for entry in entries for name in _texts(entry.body))
         texts = {name: text_of(connection, name, owner) for name in names}
+        contents |= contents_in(connection, found[0], texts.values()) if snapshot else {}
         follows = entries[0].body.get("follows") if entries else None
         history = tuple(branch_messages(connection, follows[0])[0]) if follows else ()
     return StoredJournal(
