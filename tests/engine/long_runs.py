@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +26,6 @@ from concertino import (
 )
 from concertino.storage import Store
 from concertino.storage.postgres import session as postgres_session
-from concertino.storage.sqlite import schema as sqlite_schema
 from concertino.testing import ScriptedModel, call
 from concertino.waits import Resolution
 
@@ -52,7 +52,7 @@ def counted_reads() -> Iterator[Reads]:
     reads = Reads()
     made_by_postgres = postgres_session.named_rows
 
-    class Row(sqlite_schema.sqlite3.Row):
+    class Row(sqlite3.Row):
         def __init__(self, _cursor: Any, values: tuple[Any, ...]) -> None:
             reads.add(values)
 
@@ -66,7 +66,7 @@ def counted_reads() -> Iterator[Reads]:
         return counted
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sqlite_schema.sqlite3, "Row", Row)
+        patch.setattr(sqlite3, "Row", Row)
         patch.setattr(postgres_session, "named_rows", named_rows)
         yield reads
 

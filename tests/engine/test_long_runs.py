@@ -11,6 +11,7 @@ import pytest
 
 from concertino import OPERATOR, MemoryStore, Message, ModelRequest, RunContext, ToolResult, tool
 from concertino.messages import AssistantMessage, Media, ToolMessage
+from concertino.orchestrator.journal.replay import load_replay
 from concertino.storage import SqliteStore
 from concertino.testing import ScriptedModel, call
 
@@ -182,21 +183,16 @@ async def test_a_resumed_run_reads_the_pictures_that_it_shows(tmp_path: Path) ->
         await approved(store, result)
     with counted_reads() as reads:
         other = await SqliteStore.open(tmp_path / "runs.db")
-    sizes: list[int] = []
-    shown: list[Media] = []
-
-    def first(request: ModelRequest) -> str:
-        sizes.append(reads.size)
-        shown.extend(each for m in request.messages if isinstance(m, ToolMessage) for each in m.media)
-        return "done"
-
     async with other:
-        ended = await resumed(other, result.run_id, ScriptedModel(first)).run()
+        found = await load_replay(other, OPERATOR, result.run_id)
+        size = reads.size
+        ended = await resumed(other, result.run_id, ScriptedModel("done")).run()
+    assert found is not None
+    shown = [each for m in found.view.shown if isinstance(m, ToolMessage) for each in m.media]
     every = [each for m in ended.messages if isinstance(m, ToolMessage) for each in m.media]
     assert [each.data for each in every] == [picture(n) for n in range(1, steps, 2)]
-    assert shown
-    assert all(each in every for each in shown)
-    assert sizes[0] < len(every) // 2 * len(picture(1))
+    assert shown == every[-len(shown) :] != []
+    assert size < len(every) // 2 * len(picture(1))
 
 
 def picture(n: int) -> str:
