@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -25,7 +26,6 @@ from concertino import (
     tool,
 )
 from concertino.storage import Store
-from concertino.storage.postgres import session as postgres_session
 from concertino.testing import ScriptedModel, call
 from concertino.waits import Resolution
 
@@ -50,7 +50,8 @@ class Reads:
 def counted_reads() -> Iterator[Reads]:
     """Count the rows that stores read which are opened meanwhile."""
     reads = Reads()
-    made_by_postgres = postgres_session.named_rows
+    session = import_module("concertino.storage.postgres.session")
+    made_by_postgres = session.named_rows
 
     class Row(sqlite3.Row):
         def __init__(self, _cursor: Any, values: tuple[Any, ...]) -> None:
@@ -67,7 +68,7 @@ def counted_reads() -> Iterator[Reads]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sqlite3, "Row", Row)
-        patch.setattr(postgres_session, "named_rows", named_rows)
+        patch.setattr(session, "named_rows", named_rows)
         yield reads
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from concertino import OPERATOR, MemoryStore, Message, ModelRequest, RunContext, ToolResult, tool
 from concertino.messages import AssistantMessage, Media, ToolMessage
-from concertino.orchestrator.journal.replay import load_replay
+from concertino.orchestrator import replay
 from concertino.storage import SqliteStore
 from concertino.testing import ScriptedModel, call
 
@@ -184,11 +184,11 @@ async def test_a_resumed_run_reads_the_pictures_that_it_shows(tmp_path: Path) ->
     with counted_reads() as reads:
         other = await SqliteStore.open(tmp_path / "runs.db")
     async with other:
-        found = await load_replay(other, OPERATOR, result.run_id)
+        journal = await other.load(OPERATOR, result.run_id, from_snapshot=True)
         size = reads.size
         ended = await resumed(other, result.run_id, ScriptedModel("done")).run()
-    assert found is not None
-    shown = [each for m in found.view.shown if isinstance(m, ToolMessage) for each in m.media]
+    assert journal is not None
+    shown = [each for m in replay(journal).view.shown if isinstance(m, ToolMessage) for each in m.media]
     every = [each for m in ended.messages if isinstance(m, ToolMessage) for each in m.media]
     assert [each.data for each in every] == [picture(n) for n in range(1, steps, 2)]
     assert shown == every[-len(shown) :] != []

@@ -33,11 +33,10 @@ from concertino import (
 )
 from concertino.agents import delegate
 from concertino.errors import BudgetError, LimitReason
-from concertino.messages import ToolCall, UserMessage
+from concertino.messages import SystemMessage, ToolCall, UserMessage
 from concertino.orchestrator import Replay, replay
 from concertino.storage import Entry, Head, StoredJournal
 from concertino.testing import ScriptedModel, call
-from concertino.token_engine.unread import UNREAD
 from concertino.waits import Resolution
 
 _FIELDS = (
@@ -57,8 +56,12 @@ def assert_same(short: StoredJournal, whole: StoredJournal) -> None:
     edits = iter(complete.view.edits)
     assert all(edit in edits for edit in read.view.edits), "the same edits, without some"
     for mine, every in ((read.view.record, complete.view.record), (read.added, complete.added)):
-        mine[:] = [each if one is UNREAD else one for one, each in zip(mine, every, strict=True)]
+        mine[:] = [each if one == UNREAD else one for one, each in zip(mine, every, strict=True)]
     assert state_of(read) == state_of(complete)
+
+
+UNREAD = SystemMessage("")
+"""Stands for a message that was not read."""
 
 
 class Comparing(MemoryStore):

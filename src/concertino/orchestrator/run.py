@@ -23,7 +23,6 @@ from .event_stream import Emit, EventRecorder, EventStream, RedactedStream, emit
 from .journal.lease import Tree
 from .journal.patterns import UNKNOWN_TOOL, Redactor
 from .journal.replay import OpenRequest, OpenTurn
-from .journal.snapshot import Shown
 from .journal.writer import Journal
 from .lifecycle.repair import NOTHING_CHECKED
 from .meter import Meter
@@ -388,13 +387,6 @@ class RunSession:
         self.skipped = None
         if self.journal.on:
             self.journal.replace(messages)
-
-    def shown(self) -> Shown:
-        """Return the messages that this run has added and its view shows."""
-        window = self.window
-        shift = len(window.record()) - len(self.added)
-        indexes = [index - shift for index in window.shown_from(max(shift, 0))]
-        return Shown(indexes=indexes, shift=shift, omitted=window.omitted)
 
     def apply(self, step: Continue) -> None:
         """Append the messages of *step*, and set the tool choice and the prompt of the next request."""

@@ -25,7 +25,7 @@ from .digests import handle_of
 from .edits import Edit, Summarize, carry_over, decode_edits, encode_edit
 from .planner import FULL, Plan, Planner, SummaryJob
 from .retention import Retention
-from .unread import UnreadMessages, UnreadPart, fill
+from .unread_messages import UnreadMessages, UnreadPart, fill
 from .view import View
 from .window import Window
 

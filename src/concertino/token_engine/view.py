@@ -12,7 +12,7 @@ from operator import itemgetter
 from ..messages import AssistantMessage, Message, Messages, ToolMessage, UserMessage
 from .counting.sizes import Measure
 from .edits import Edit, Reduce, Strip, Summarize
-from .unread import UnreadPart
+from .unread_messages import UnreadPart
 
 
 class View:

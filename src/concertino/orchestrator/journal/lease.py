@@ -49,7 +49,7 @@ class Ledger:
         return islice(reversed(self._records.values()), len(self._records) - start)
 
     def complete(self, records: Iterable[UsageRecord]) -> None:
-        """Take in all *records* of the tree, in place of those that were not read."""
+        """Take in all *records* of the tree, also what was not read."""
         if self.read is not None:
             self.read, self._earlier = None, [each for each in records if each.id not in self._records]
 

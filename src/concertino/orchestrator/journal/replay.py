@@ -20,7 +20,7 @@ from ...scope import AnyScope
 from ...storage.base import Store
 from ...storage.types import StoredJournal, StoredMessage, StoredRun
 from ...token_engine.edits import Edit, Summarize, decode_edits
-from ...token_engine.unread import UNREAD, has_unread
+from ...token_engine.unread_messages import UNREAD, has_unread
 from ...token_engine.view import View, unmeasured_view
 from ...usage import UsageRecord
 from ..outcome import CONTINUE, Finish, StepOutcome
@@ -228,7 +228,7 @@ class Replay:
             first = snapshot.apart[seq] if seq < snapshot.since else next_one
             next_one = next_one if seq < snapshot.since else first + len(messages)
             self.added[first : first + len(messages)] = [each.message for each in messages]
-            self.sources.place(seq, first, len(messages))
+            self.sources.locate(seq, first, len(messages))
         self.sources.restore(snapshot)
         left_out = len(self.messages) - snapshot.shift
         if (next_one, len(self.added)) != (snapshot.added, snapshot.added) or left_out < 0:

@@ -98,9 +98,9 @@ class Snapshot:
 
     def write(self) -> dict[str, Any]:
         """Return the form of the snapshot. The store reads its `entries` and `messages`."""
-        places = (self.first, self.added, self.shift, self.omitted, *self.apart.values())
+        indexes = (self.first, self.added, self.shift, self.omitted, *self.apart.values())
         sums = (self.booked.model_calls, self.booked.completion, self.booked.tokens, str(self.booked.cost))
-        rest = (self.phase, self.seconds, dict(self.counts), dict(self.calls_of), places, sums)
+        rest = (self.phase, self.seconds, dict(self.counts), dict(self.calls_of), indexes, sums)
         messages = (self.since, *self.apart)
         return {"entries": list(self.entries), "messages": messages, "version": VERSION, "state": rest}
 
@@ -112,11 +112,11 @@ class Snapshot:
         try:
             if form["version"] != VERSION:
                 return None
-            phase, seconds, counts, calls_of, places, (calls, completion, tokens, cost) = form["state"]
+            phase, seconds, counts, calls_of, indexes, (calls, completion, tokens, cost) = form["state"]
             since, *apart = form["messages"]
-            first, added, shift, omitted, *firsts = places
+            first, added, shift, omitted, *firsts = indexes
             sums = (calls, completion, tokens)
-            numbers = [phase, since, *apart, *places, *sums, *counts.values(), *calls_of.values()]
+            numbers = [phase, since, *apart, *indexes, *sums, *counts.values(), *calls_of.values()]
             booked = Booked(*sums, Decimal(cost))
             found = dict(zip(apart, firsts, strict=True))
         except (AttributeError, KeyError, TypeError, ValueError, InvalidOperation):
@@ -140,7 +140,7 @@ class Snapshot:
 
 
 class Sources:
-    """What a run's state depends on, besides its last snapshot: the numbers of entries, and where messages are."""
+    """The sources of a run's state besides its last snapshot: the numbers of entries, and where messages are."""
 
     __slots__ = (
         "_added",
@@ -148,7 +148,7 @@ class Sources:
         "_counted",
         "_data",
         "_edits",
-        "_placed",
+        "_located",
         "_ready",
         "booked",
         "fresh",
@@ -171,11 +171,11 @@ class Sources:
         self._data: dict[str, int] = {}
         self._ready: int | None = None
         self._added = 0  # the number of messages that the entries before have added
-        self._placed: list[tuple[int, int, int]] = []  # an entry, the index of its first message, and their number
+        self._located: list[tuple[int, int, int]] = []  # an entry, the index of its first message, and their number
 
-    def place(self, seq: int, first: int, count: int) -> None:
-        """Take note of the place of *count* messages that the entry *seq* has added."""
-        self._placed.append((seq, first, count))
+    def locate(self, seq: int, first: int, count: int) -> None:
+        """Take note of the index of the first of *count* messages that the entry *seq* has added."""
+        self._located.append((seq, first, count))
         self._added = first + count
 
     def count(self, run_id: str, ledger: Ledger) -> None:
@@ -217,23 +217,23 @@ class Sources:
     def snapshot(self, planned: Snapshot, seq: int, shown: Shown) -> Snapshot:
         """Return the *planned* snapshot for the entry *seq*, of a run whose view shows the messages *shown*.
 
-        The other messages need no place any more.
+        The other messages are not needed any more.
         """
         for entry, count in self.fresh:
-            self.place(entry, self._added, count)
+            self.locate(entry, self._added, count)
         self.fresh.clear()
-        placed, added = self._placed, self._added
-        numbers = {bisect_right(placed, i, key=itemgetter(1)) - 1 for i in shown.indexes if i < added}
-        placed = self._placed = [placed[number] for number in sorted(numbers)]
-        last, since, first = len(placed), seq, added
-        while last and sum(placed[last - 1][1:]) == first:  # without a gap
+        located, added = self._located, self._added
+        numbers = {bisect_right(located, i, key=itemgetter(1)) - 1 for i in shown.indexes if i < added}
+        located = self._located = [located[number] for number in sorted(numbers)]
+        last, since, first = len(located), seq, added
+        while last and sum(located[last - 1][1:]) == first:  # without a gap
             last -= 1
-            since, first, _ = placed[last]
+            since, first, _ = located[last]
         return replace(
             planned,
             entries=self.entries(),
             since=since,
-            apart={entry: index for entry, index, _ in placed[:last]},
+            apart={entry: index for entry, index, _ in located[:last]},
             first=first,
             added=added,
             shift=shown.shift,

@@ -83,7 +83,7 @@ def messages(connection: Session, scope: AnyScope, run_id: str) -> tuple[StoredM
 
 
 def usage(connection: Session, scope: AnyScope, root_id: str, after: int) -> tuple[UsageRecord, ...]:
-    """Return the usage records of a tree, without those that the root's entries up to *after* have booked."""
+    """Return the usage records of a tree, but none of the root's entries up to *after*."""
     sql, bound = scoped(connection, "usage", scope)
     rows = connection.execute(sql, {**bound, "root_id": root_id, "after": after}).fetchall()
     return tuple(map(to_usage, rows))

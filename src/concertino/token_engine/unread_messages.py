@@ -9,7 +9,7 @@ from ..messages import Message, Messages, SystemMessage
 from ..records import record
 
 UNREAD = SystemMessage("")
-"""Stands for a message that was not read: this object, not one that equals it."""
+"""Stands for a message that was not read: this very object."""
 
 
 @record(kw_only=True)
@@ -17,7 +17,7 @@ class UnreadPart:
     """The part of a record and of its edits that was not read."""
 
     edits: int
-    """The first edits of those that were read, in which others are missing that they make redundant."""
+    """The number of the edits at the beginning in which others are missing, because these make them redundant."""
     omitted: int
     """Tokens that the view omits after these edits."""
     read: Callable[[], None]
@@ -58,7 +58,7 @@ def has_unread(messages: Iterable[Message]) -> bool:
 
 
 def fill(messages: list[Message], whole: Sequence[Message]) -> None:
-    """Put the messages of *whole* into the places of *messages* that were not read."""
+    """Replace the unread ones of *messages* by those of *whole*, which begins with them."""
     for index, message in enumerate(whole):
         if messages[index] is UNREAD:
             messages[index] = message
