@@ -396,6 +396,8 @@ class ToolOrchestrator:
         waiting = await open_waits(run) if status == "suspended" else ()
         if run.steers and status != "suspended":
             return False
+        if run.unread is not None:  # the result has all messages and usage
+            await run.unread.read()
         self._result = result_of(run, status, error, waiting, output)
         if status != "suspended":
             if self._resume and self._parent is None:
@@ -447,6 +449,8 @@ class ToolOrchestrator:
         if self._requests is not None and self._requests.summaries is not None:
             await self._requests.summaries.stop()
         error = run.clean(error)
+        if run.unread is not None and not run.tree.parked and run.tree.lost is None:
+            await run.unread.read_within(run.tree.patience)
         before, self._result = self._result, result_of(run, status, error)
         stays_open = isinstance(self._cause, StorageError) or run.tree.parked or run.orphaned
 

@@ -14,6 +14,7 @@ from .tool_calls.timeouts import shared_deadlines
 
 if TYPE_CHECKING:
     from .hooks import Hooks
+    from .journal.snapshot import Booked
     from .resources import Limits
     from .run import RunSession
 
@@ -147,8 +148,12 @@ class Meter:
 
     def add(self, record: UsageRecord) -> None:
         """Add the usage of an attempt to the sums, if tokens or money are limited."""
-        self.tokens += record.tokens.total
-        self.cost += record.cost or 0
+        self.add_sums(record.tokens.total, record.cost or 0)
+
+    def add_sums(self, tokens: int, cost: Decimal | int) -> None:
+        """Add usage to the sums, if tokens or money are limited."""
+        self.tokens += tokens
+        self.cost += cost
         if self._limits.tokens is not None and self.tokens >= self._limits.tokens:
             self.reached = self.reached or "tokens"
         if self._limits.cost is not None and self.cost >= self._limits.cost:
@@ -181,6 +186,13 @@ class Meter:
             self.received += record.tokens.completion * 4
             if self.sums:
                 self.add(record)
+
+    def restore_sums(self, booked: Booked) -> None:
+        """Add what earlier processes used, as a snapshot tells."""
+        self.model_calls += booked.model_calls
+        self.received += booked.completion * 4
+        if self.sums:
+            self.add_sums(booked.tokens, booked.cost)
 
     def restore_run(self, tool_calls: Mapping[str, int], seconds: float = 0.0, until: float = 0.0) -> None:
         """Add the calls and the time of a run in earlier processes, up to *until*, as its journal tells.

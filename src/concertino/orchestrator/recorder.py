@@ -31,6 +31,7 @@ from .journal.entries import (
     schema_text,
     spec_text,
 )
+from .journal.snapshot import Shown
 from .model_call.budget import tokens_of
 from .outcome import Finish, StepOutcome, Turn, reply_of
 from .plain import dump_state, plain
@@ -81,7 +82,7 @@ async def record_request(
     here = position(run)
     if journal.on and journal.seq >= journal.snapshot_from:
         size = len(here.agent_state or "") + len(run.system) + sum([len(spec.text) for spec in specs])
-        journal.plan_snapshot(run.phase + journal.late, run.state, size)
+        journal.plan_snapshot(run.phase + journal.late, run.state, size, _shown(run))
     changes = journal.changes(system=run.system, tools=specs, cache_key=request.cache_key)
     schema: Literal[True] | str | None = None
     if request.output_schema is not None:
@@ -123,6 +124,14 @@ async def record_request(
         journal.forget()  # a run that is interrupted before it is written may continue without it
         raise
     run.outside, run.phase = {}, run.phase + 1
+
+
+def _shown(run: RunSession) -> Shown:
+    """Return the messages that the run has added and its view shows."""
+    window = run.window
+    shift = len(window.record()) - len(run.added)
+    indexes = [index - shift for index in window.shown_from(max(shift, 0))]
+    return Shown(indexes=indexes, shift=shift, omitted=window.omitted)
 
 
 async def record_side_request(run: RunSession, prepared: Prepared, reserve: Reservation | None) -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultTypeVar
 
     from ..tools.ask_settings import AskSettings
+    from .lifecycle.unread import Unread
     from .output import Output
     from .tool_calls.background import BackgroundCalls
     from .tool_calls.tool_call import Call
@@ -211,6 +212,7 @@ class RunSession:
         "system",
         "tree",
         "turn_output",
+        "unread",
         "window",
         "work",
     )
@@ -276,8 +278,10 @@ class RunSession:
         self.skipped: tuple[int, ...] | None = ()
         """Indexes of messages that the next run of the conversation does not have: examples, an older summary. None
         if a hook has replaced the conversation."""
-        self.first_record = 0
-        """The number of the tree's usage records when the run started."""
+        self.first_record: int | None = 0
+        """The number of the tree's usage records when the run started; None for a run that is resumed."""
+        self.unread: Unread | None = None
+        """The part of a resumed run that was not read; None if all of it was."""
         self.repairs = ""
         """How the history was repaired; empty if it was not."""
         self.ended = False

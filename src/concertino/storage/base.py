@@ -137,8 +137,8 @@ class Queries(Protocol):
         """Return the messages of a run in the order of their appends, without the history that it was given."""
         ...
 
-    async def usage(self, scope: AnyScope, root_id: str) -> Sequence[UsageRecord]:
-        """Return the usage records of a tree in the order of their booking."""
+    async def usage(self, scope: AnyScope, root_id: str, *, after: int = -1) -> Sequence[UsageRecord]:
+        """Return the usage records of a tree, in order, but not those of the root's entries up to number *after*."""
         ...
 
     async def unsettled_usage(self, scope: AnyScope, *, limit: int = 100, after: str = "") -> Sequence[UsageRecord]:

@@ -300,8 +300,6 @@ class StoredEntry:
     erased: bool
     messages: Sequence[StoredMessage]
     usage: Sequence[UsageRecord]
-    earlier: Sequence[StoredMessage] = ()
-    """The messages of the entries before it that were left out; see `StoredJournal.snapshot`."""
 
 
 @record(kw_only=True)
@@ -318,10 +316,13 @@ class StoredJournal:
     """Contents of the run's media by digest."""
     snapshot: int = 0
     """Number of the entry with the snapshot that it was read from: of the entries before it, only the first and the
-    named ones are there, and no usage is. 0: the journal is whole.
+    named ones are there, without their messages, and no usage is. 0: the journal is whole.
 
-    A snapshot is an entry whose body has `snapshot` as its first name; its `entries` are the numbers of the earlier
-    entries that it depends on."""
+    A snapshot is an entry whose body has `snapshot` as its first name. Its `entries` are the numbers of the earlier
+    entries that it depends on, and its `messages` are a number and further numbers: those of the first entry from which
+    on all messages are needed, and of entries before it whose messages are needed."""
+    earlier: Mapping[int, Sequence[StoredMessage]] = field(default_factory=dict)
+    """The messages that the snapshot names, of the entries before its own, by the number of their entry, in order."""
 
 
 @record(kw_only=True)

@@ -124,7 +124,10 @@ class Planner:
             self._apply(edit, [])
         summarized = max((edit.end for edit in self.view.edits if isinstance(edit, Summarize)), default=0)
         for edit in prepared:
-            if isinstance(edit, Summarize) and fits(edit, self.view.record) and edit.end > summarized:
+            if not isinstance(edit, Summarize) or edit.end <= summarized:
+                continue
+            # If messages were not read, this run has had a summary, and has none left that was made before.
+            if self.view.unread is not None or fits(edit, self.view.record):
                 self.prepared = edit
 
     def resume(self, state: ContextState, example_count: int) -> bool:
@@ -133,12 +136,17 @@ class Planner:
         found = fitting(edits, view.record)
         complete = len(found) == len(edits)
         self.restore(found, decode_edits(state.prepared, example_count) if complete else ())
+        self.count(example_count, state.omitted if complete else 0)
+        return complete
+
+    def count(self, example_count: int, omitted: int) -> None:
+        """Count the view alone, which omits *omitted* tokens of the record."""
+        view = self.view
         view.settle()
-        view.omitted = state.omitted if complete else 0
+        view.omitted = omitted
         for index, message in zip(view.indexes, view.shown, strict=True):
             if index >= example_count and message.role in ("user", "tool") and message is view.record[index]:
                 self._add(message, index)
-        return complete
 
     def user_tokens(self) -> int:
         """Return the tokens shown of the user's first and newest message: results get half of what they leave."""
@@ -251,7 +259,7 @@ class Planner:
         return edits
 
     def _summary(self, job: SummaryJob, form: str, *, text: str = "", omitted: bool = False) -> Summarize:
-        check = fingerprint(self.view.record[: job.end])
+        check = fingerprint(self.view.whole()[: job.end])
         handle = handle_for(f"{job.end} {check}")
         count = job.end - len(job.kept)
         note = hint(handle, recallable=self.recallable)

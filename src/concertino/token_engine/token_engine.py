@@ -25,6 +25,7 @@ from .digests import handle_of
 from .edits import Edit, Summarize, carry_over, decode_edits, encode_edit
 from .planner import FULL, Plan, Planner, SummaryJob
 from .retention import Retention
+from .unread_messages import UnreadMessages, UnreadPart, fill
 from .view import View
 from .window import Window
 
@@ -124,7 +125,18 @@ class TokenEngine:
 
     def record(self) -> Messages:
         """Return all messages as they were appended."""
-        return Messages(self._view.record)
+        view = self._view
+        return Messages(view.record) if view.unread is None else UnreadMessages(view.record, view.unread.read)
+
+    def shown_from(self, first: int) -> Sequence[int]:
+        """Return the indexes from *first* on whose messages the view shows."""
+        self._view.grow()
+        return self._view.indexes[self._view.position(first) :]
+
+    @property
+    def omitted(self) -> int:
+        """Return the tokens of the record that the view omits, as far as it is counted."""
+        return self._view.omitted
 
     @property
     def edits(self) -> list[Edit]:
@@ -210,17 +222,41 @@ class TokenEngine:
             state.anchor = [window.counted, window.billed, window.fixed]
         if self._planner is not None:
             view, state.counted = self._view, True
+            view.whole()
             state.omitted = view.omitted
             state.edits = list(map(encode_edit, carry_over(view.edits, view.record, skipped)))
             state.prepared = list(map(encode_edit, carry_over(self.prepared, view.record, skipped)))
         return state
 
-    def restore(self, edits: Iterable[Edit], bill: float = 0.0, prepared: Iterable[Edit] = ()) -> None:
-        """Apply the journaled *edits* of this run, after all messages that they concern; *prepared* as the property."""
-        self._settle().restore(edits, prepared)
+    def restore(
+        self,
+        edits: Sequence[Edit],
+        bill: float = 0.0,
+        prepared: Iterable[Edit] = (),
+        unread: UnreadPart | None = None,
+    ) -> None:
+        """Apply the journaled *edits* of this run, after all messages that they concern; *prepared* as the property.
+
+        *unread* is the part of the record that was not read, and stands in it as `UNREAD`.
+        """
+        first = 0
+        if unread is not None:
+            self._view.unread, first = unread, unread.edits
+            self._planner = Planner(self._view, self._window)
+            self._planner.restore(edits[:first], ())
+            self._planner.count(self.example_count, unread.omitted)
+        self._settle().restore(edits[first:], prepared)
+        self._window.removed = 0  # nothing of it was in a request of this process
         self.edited = bool(self._view.edits)
         self.bill = bill
         self._monitor.sent_at = self._clock()
+
+    def complete_record(self, messages: Sequence[Message], edits: Sequence[Edit]) -> None:
+        """Take in the first *messages* of the record, and its first *edits*, in place of what was not read of them."""
+        view = self._view
+        if view.unread is not None:
+            fill(view.record, messages)
+            view.edits[: view.unread.edits], view.unread = edits, None
 
     # -- before a request ----------------------------------------------------------------------------------------
 
@@ -361,6 +397,7 @@ class TokenEngine:
     def recall(self, handle: str = "") -> Sequence[Message]:
         """Return the messages that were cut, reduced, summarized or omitted under *handle*; without it, all of them."""
         view = self._view
+        view.whole()
         for message in reversed(view.record) if handle else ():
             if message.role == "tool" and handle_of(message) == handle:
                 return [message]

@@ -12,6 +12,7 @@ from operator import itemgetter
 from ..messages import AssistantMessage, Message, Messages, ToolMessage, UserMessage
 from .counting.sizes import Measure
 from .edits import Edit, Reduce, Strip, Summarize
+from .unread_messages import UnreadPart
 
 
 class View:
@@ -25,6 +26,8 @@ class View:
         self._measure = measure
         self.record: list[Message] = []
         self.edits: list[Edit] = []
+        self.unread: UnreadPart | None = None
+        """The part of the record and of the edits that was not read. All of it is out of view."""
         self.groups = array("l")
         """By index: the index at which the message's group begins. A call and its results form a group, as do an answer
         that its provider paused and its continuation."""
@@ -73,6 +76,12 @@ class View:
         self.indexes.extend(range(first, len(record)))
         if self._shown is not record:
             self._shown.extend(fresh)
+
+    def whole(self) -> list[Message]:
+        """Return the record after everything unread of it, and of the edits, was read."""
+        if self.unread is not None:
+            self.unread.read()
+        return self.record
 
     def settle(self) -> Iterable[tuple[int, Message]]:
         """Count the messages appended since the last call; return them with their indexes."""

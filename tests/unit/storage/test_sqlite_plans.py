@@ -75,6 +75,13 @@ def test_the_sum_of_a_time_reads_the_records_of_that_time(connection: Recording,
         assert "SEARCH u USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)" in connection.plan()
 
 
+def test_messages_are_found_by_their_entries(connection: Recording) -> None:
+    connection.execute(queries()["messages_from_snapshot"], {"run": 1, "since": 90, "apart": "[2, 7]"})
+    plan = connection.plan()
+    assert "SEARCH m USING INDEX messages_of_entry (run=? AND entry=?)" in plan
+    assert "SEARCH messages USING INDEX messages_of_entry (run=? AND entry>?)" in plan
+
+
 def test_an_account_is_forgotten_by_its_index(connection: Recording) -> None:
     connection.execute(queries()["forget_reservations"], (b"account",))
     assert "INDEX reservations_of_account (account=?)" in connection.plan()

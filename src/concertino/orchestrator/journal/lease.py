@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any, Literal
 
 from ...errors import StaleClaimError, StorageError
@@ -29,10 +29,13 @@ _SETTLE = 1.0
 class Ledger:
     """The usage records of a run tree: one per attempt, booked once."""
 
-    __slots__ = ("_records",)
+    __slots__ = ("_earlier", "_records", "read")
 
     def __init__(self) -> None:
         self._records: dict[str, UsageRecord] = {}
+        self._earlier: Sequence[UsageRecord] = ()
+        self.read: Callable[[], None] | None = None
+        """Reads the records of an earlier process that were not read, and passes them to `complete`."""
 
     def __len__(self) -> int:
         return len(self._records)
@@ -41,10 +44,28 @@ class Ledger:
         """Add *record*. Return False, and change nothing, if its id is booked already."""
         return self._records.setdefault(record.id, record) is record
 
-    def records(self, path: str, start: int = 0) -> tuple[UsageRecord, ...]:
-        """Return the records of the agent at *path* and its sub-agents, from the *start*-th record of the tree on."""
+    def newest(self, start: int) -> Iterator[UsageRecord]:
+        """Yield the records from the *start*-th on, backwards."""
+        return islice(reversed(self._records.values()), len(self._records) - start)
+
+    def complete(self, records: Iterable[UsageRecord]) -> None:
+        """Take in all *records* of the tree, also what was not read."""
+        if self.read is not None:
+            self.read, self._earlier = None, [each for each in records if each.id not in self._records]
+
+    def records(self, path: str, start: int | None = None) -> tuple[UsageRecord, ...]:
+        """Return the records of the agent at *path* and its sub-agents.
+
+        With *start*, those from the *start*-th on of the records that were read or booked by this process.
+        """
         below = path + "/"
-        records = islice(self._records.values(), start, None) if start else self._records.values()
+        if start is None and self.read is not None:
+            self.read()
+        records: Iterable[UsageRecord] = self._records.values()
+        if start is None:
+            records = chain(self._earlier, records)
+        elif start:
+            records = islice(records, start, None)
         return tuple([r for r in records if r.agent_path == path or r.agent_path.startswith(below)])
 
 

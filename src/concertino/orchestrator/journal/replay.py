@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import takewhile
 from typing import Any, Literal
 
 from ...context_state import ContextState
@@ -19,6 +20,7 @@ from ...scope import AnyScope
 from ...storage.base import Store
 from ...storage.types import StoredJournal, StoredMessage, StoredRun
 from ...token_engine.edits import Edit, Summarize, decode_edits
+from ...token_engine.unread_messages import UNREAD, has_unread
 from ...token_engine.view import View, unmeasured_view
 from ...usage import UsageRecord
 from ..outcome import CONTINUE, Finish, StepOutcome
@@ -66,8 +68,6 @@ class JournalStep:
     common: Common
     messages: Sequence[StoredMessage]
     usage: Sequence[UsageRecord]
-    earlier: Sequence[StoredMessage] = ()
-    """See `StoredEntry.earlier`."""
 
 
 def read_steps(journal: StoredJournal, *, strict: bool = True) -> Iterator[JournalStep]:
@@ -91,7 +91,6 @@ def read_steps(journal: StoredJournal, *, strict: bool = True) -> Iterator[Journ
             common=common,
             messages=stored.messages,
             usage=stored.usage,
-            earlier=stored.earlier,
         )
 
 
@@ -180,6 +179,16 @@ class Replay:
     """The context for the next run of the conversation, after the end."""
     sources: Sources = field(default_factory=Sources)
     """The entries that the state depends on."""
+    snapshot: Snapshot | None = None
+    """The snapshot from which the journal was read; None if it was read whole."""
+    snapshot_edits: int = 0
+    """The number of edits of the view up to it."""
+    snapshot_at: int = 0
+    """The number of its entry."""
+    _earlier: Mapping[int, Sequence[StoredMessage]] | None = None
+    """Messages before the snapshot, until it was reached."""
+    _edits: list[Edit] = field(default_factory=list)
+    """Edits before the snapshot, until it was reached."""
     _began: float = 0.0
     """The time of the last start or resumption."""
     _decoded: dict[str, Message] = field(default_factory=dict)
@@ -201,18 +210,39 @@ class Replay:
             self.sources.seconds, self._began = self.seconds, step.at
         self.seconds = self.sources.seconds + max(step.at - self._began, 0.0)
         self.at = step.at
+        if step.seq == self.snapshot_at:
+            self.snapshot_edits = len(self.view.edits)
+        if step.messages:
+            self.sources.fresh.append((step.seq, len(step.messages)))
         self.sources.note(step.seq, step.entry.kind, step.common)
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def _restore(self, snapshot: Snapshot | None, earlier: Mapping[int, Sequence[StoredMessage]]) -> None:
         """Set what the entries that are left out have determined, before the entry of *snapshot*."""
+        if snapshot is None:
+            raise ValueError("the snapshot cannot be read")
+        self._earlier = None
         self.state.tool_calls, self.state.calls_of = dict(snapshot.counts), dict(snapshot.calls_of)
-        self.phase, self.sources.seconds = snapshot.phase, snapshot.seconds
+        self.phase, self.snapshot = snapshot.phase, snapshot
+        self.added, next_one = [UNREAD] * snapshot.added, snapshot.first
+        for seq, messages in earlier.items():
+            first = snapshot.apart[seq] if seq < snapshot.since else next_one
+            next_one = next_one if seq < snapshot.since else first + len(messages)
+            self.added[first : first + len(messages)] = [each.message for each in messages]
+            self.sources.locate(seq, first, len(messages))
+        self.sources.restore(snapshot)
+        left_out = len(self.messages) - snapshot.shift
+        if (next_one, len(self.added)) != (snapshot.added, snapshot.added) or left_out < 0:
+            raise ValueError("messages that the snapshot names are missing")
+        self.messages.extend(self.added[left_out:])
+        for edit in self._edits:
+            self.view.apply(edit)
 
     def _apply(self, step: JournalStep) -> None:  # noqa: C901 - one case for each kind of entry
         entry, common = step.entry, step.common
         if isinstance(entry, Started):
             self._apply_start(entry)
-        self._add(step.earlier)
+        if self._earlier is not None and step.seq == self.snapshot_at:
+            self._restore(common.snapshot, self._earlier)
         added_before = len(self.added)
         self._apply_log(common, step.messages)
         self.state.tool_calls.update(common.counts)
@@ -264,13 +294,17 @@ class Replay:
         first = 0
         for change in common.log:
             if isinstance(change, int):
+                if self._earlier is not None:  # the snapshot knows where they are
+                    continue
                 self._add(messages[first : first + change])
                 first += change
                 if first > len(messages):
                     raise IndexError(f"{len(messages)} messages of {first}")
             else:
                 replaced = [message_of(self.texts[key], self.contents) for key in change]
-                self.view, self.replaced = unmeasured_view([*replaced, self.messages[-1]]), True
+                last = self.messages[-1:] if self._earlier is None else ()
+                self.view, self.replaced = unmeasured_view([*replaced, *last]), True
+                self.ready, self._edits = [], []
 
     def _add(self, stored: Sequence[StoredMessage]) -> None:
         messages = [each.message for each in stored]
@@ -283,7 +317,10 @@ class Replay:
         if common.carried is not None and self.started.context is not None:
             carried = decode_edits(unpack_context(self.started.context, self.texts).edits, common.carried)
         for edit in (*carried, *common.edits):
-            self.view.apply(edit)
+            if self._earlier is None:
+                self.view.apply(edit)
+            else:
+                self._edits.append(edit)
             if isinstance(edit, Summarize):
                 self.ready = []
 
@@ -373,8 +410,6 @@ def replay(journal: StoredJournal, before_step: int | None = None) -> Replay:
     """
     found = _empty(journal)
     for step in read_steps(journal):
-        if journal.snapshot and step.seq == journal.snapshot:
-            found.restore(_snapshot_of(step))
         found.apply(step)
         if before_step is not None and step.step == before_step and isinstance(step.entry, ModelRequested):
             return found
@@ -385,24 +420,30 @@ def replay(journal: StoredJournal, before_step: int | None = None) -> Replay:
     return found
 
 
+def replay_up_to(journal: StoredJournal, seq: int) -> Replay:
+    """Return the state of a run after its entry *seq*. Raises as `replay`."""
+    found = _empty(journal)
+    for step in takewhile(lambda step: step.seq <= seq, read_steps(journal)):
+        found.apply(step)
+    return found
+
+
 async def load_replay(store: Store, scope: AnyScope, run_id: str) -> Replay | None:
     """Return the state of a run, read from its last snapshot on if that can be used; None if the run is unknown.
 
-    Raises `ErasedError`, `StorageError`.
+    Messages out of view are not read then; `UNREAD` stands for them. Raises `ErasedError`, `StorageError`.
     """
     journal = await store.load(scope, run_id, from_snapshot=True)
-    if journal is not None and journal.snapshot:
+    if journal is not None and journal.snapshot and journal.run.end is None:
         try:
-            return replay(journal)
+            found = replay(journal)
+            if not has_unread(found.view.shown):
+                return found
         except DamagedDataError:
-            journal = await store.load(scope, run_id)
+            pass
+    if journal is not None and journal.snapshot:
+        journal = await store.load(scope, run_id)
     return None if journal is None else replay(journal)
-
-
-def _snapshot_of(step: JournalStep) -> Snapshot:
-    if step.common.snapshot is None:
-        raise DamagedDataError(f"the snapshot in entry {step.seq} cannot be read")
-    return step.common.snapshot
 
 
 def request_entry(journal: StoredJournal, step: int) -> ModelRequested:
@@ -445,4 +486,7 @@ def requests(journal: StoredJournal) -> Iterator[tuple[int, str, ModelRequest]]:
 def _empty(journal: StoredJournal) -> Replay:
     if not journal.entries:
         raise DamagedDataError(f"run {journal.run.start.run_id} has no journal")
-    return Replay(journal.run, journal.texts, journal.contents, journal.history)
+    found = Replay(journal.run, journal.texts, journal.contents, journal.history)
+    if journal.snapshot:
+        found.snapshot_at, found._earlier = journal.snapshot, journal.earlier
+    return found

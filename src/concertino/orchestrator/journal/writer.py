@@ -27,7 +27,7 @@ from .data_policy import KEEP_ALL, stored_end, stored_messages, stored_start
 from .entries import Common, EndStatus, JournalEntry, UsageBooked, encode, message_texts
 from .lease import Tree
 from .patterns import redactor_of
-from .snapshot import INTERVAL, NOTED, Snapshot, Sources
+from .snapshot import INTERVAL, NOTED, Shown, Snapshot, Sources
 
 
 @record(frozen=False)
@@ -145,8 +145,8 @@ class Journal:
         self._unsure: tuple[stored.Entry, _Gathered] | None = None
         """An entry whose append was cancelled, and what it contains."""
         self._sources = Sources()
-        self._planned: Snapshot | None = None
-        """The snapshot of the next request."""
+        self._planned: tuple[Snapshot, Shown] | None = None
+        """The snapshot of the next request, and the messages that it needs."""
         self._known: dict[str, Any] = {"text": ""}
         """Values recorded last, by name: an entry repeats none of them. The recorded messages imply the `text`."""
 
@@ -253,13 +253,12 @@ class Journal:
                 found[name] = known[name] = value
         return found
 
-    def plan_snapshot(self, phase: int, state: RunState, size: int) -> None:
+    def plan_snapshot(self, phase: int, state: RunState, size: int, shown: Shown) -> None:
         """Let the next request have a snapshot, if *size* characters may be repeated. Nothing is known then."""
-        if self._sources.is_due(self.seq, size):
+        if self._sources.is_due(self.seq, size + 8 * len(shown.indexes)):
             self._known.clear()
             self.snapshot_from = self.seq + INTERVAL
-            counts, calls_of = state.tool_calls, state.calls_of
-            self._planned = Snapshot(entries=(), phase=phase, seconds=0.0, counts=counts, calls_of=calls_of)
+            self._planned = Snapshot(phase=phase, counts=state.tool_calls, calls_of=state.calls_of), shown
 
     def forget(self) -> None:
         """Let the next entry repeat every value, without a snapshot: what was to record them may not be written."""
@@ -290,7 +289,7 @@ class Journal:
         self.snapshot_from = self._sources.last + INTERVAL
         self.seq, self.processed, self.commands, self._known["text"] = seq, commands, commands, text
 
-    async def append(  # noqa: C901 - what happens around one append, in its order
+    async def append(  # noqa: C901, PLR0912 - what happens around one append, in its order
         self,
         entry: JournalEntry,
         step: int,
@@ -339,6 +338,8 @@ class Journal:
                     self.commands = error.number
                 raise
             common = gathered.common
+            if gathered.messages:
+                self._sources.fresh.append((row.seq, len(gathered.messages)))
             if common.edits or common.data or row.body.keys() & NOTED or row.kind in NOTED:  # few entries
                 self._sources.note(row.seq, row.kind, common)
             self.seq, self.commands = head.seq, head.commands
@@ -365,6 +366,8 @@ class Journal:
         if run is None or run.entries <= row.seq:
             self._unwritten(gathered)
         else:
+            if gathered.messages:
+                self._sources.fresh.append((row.seq, len(gathered.messages)))
             self._sources.note(row.seq, row.kind, gathered.common)
             self.seq = run.entries
             self.ended = run.end is not None
@@ -407,8 +410,10 @@ class Journal:
         common.transitions = [(operation.key, operation.state) for operation in changed]
         common.transitions += gathered.attempts
         if self._planned is not None and entry.kind == "model_requested":
-            named, seconds = self._sources.entries(), self._sources.seconds
-            common.snapshot, self._planned = replace(self._planned, entries=named, seconds=seconds), None
+            (planned, shown), self._planned = self._planned, None
+            if self.run_id == self._tree.root_id:
+                self._sources.count(self.run_id, self._tree.ledger)
+            common.snapshot = self._sources.snapshot(planned, self.seq, shown)
         body, content = encode(entry, common, self._known)
         redactor = redactor_of(self.policy.patterns) if self.policy.patterns else None
         if redactor is not None:

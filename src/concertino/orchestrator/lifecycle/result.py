@@ -75,6 +75,8 @@ def result_of(
     run: RunSession, status: RunStatus, error: str | None, waiting: Sequence[Wait] = (), output: Any = None
 ) -> RunResult:
     """Return the result of *run*. Nothing can be added to the run from now on."""
+    if run.unread is not None:
+        run.unread.leave_out()
     run.journal.next_context = None if run.skipped is None else run.window.state(run.skipped)
     run.ended, usage = True, run.tree.ledger.records(run.path, run.first_record)
     if run.deadlines is not None:

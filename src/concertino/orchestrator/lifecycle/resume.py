@@ -28,6 +28,7 @@ from .open import example_count
 from .repair import call_ids
 from .result import replayed_result
 from .seal import lost_usage
+from .unread import Unread
 
 
 async def resume(run: RunSession, parent: Parent | None, claimed: Claim | None, *, here: bool = False) -> Replay:
@@ -54,14 +55,16 @@ async def resume(run: RunSession, parent: Parent | None, claimed: Claim | None, 
         if claim is not None:
             tree.claim = replace(claim, payer=found.started.payer)
             tree.budgeted = bool(await store.accounts(run.scope, run_id=found.started.payer or run.id))
-            for record in await store.usage(run.scope, run.id):
+            for record in await store.usage(run.scope, run.id, after=found.snapshot_at if found.snapshot else -1):
                 tree.ledger.book(record)
-        run.first_record = 0
-        _restore(run, found)
+        run.first_record = None
+        _restore(run, found, store)
         if parent is None:
             run.meter = Meter(run.limits)
             run.meter.open_runs = 1
-            run.meter.restore_usage(tree.ledger.records(run.path))
+            run.meter.restore_usage(tree.ledger.records(run.path, 0))
+            if found.snapshot is not None:
+                run.meter.restore_sums(found.snapshot.booked)
             # The attempts in flight of the whole tree: a sub-agent that is resumed later books its own only then.
             lost = [each for each in await store.operations(run.scope, root_id=run.id) if each.kind == "model_call"]
             run.meter.restore_usage([lost_usage(operation, run.path)[0] for operation in lost])
@@ -140,7 +143,7 @@ def chat_of(found: Replay, chat: Chat) -> Chat:
     )
 
 
-def _restore(run: RunSession, found: Replay) -> None:
+def _restore(run: RunSession, found: Replay, store: Store) -> None:
     """Restore everything but the agent's own state."""
     run.limits = limits_from(found.started.limits)
     run.window = TokenEngine(run.resources.counter, run.limits.context, run.resources.retention, model=run.model_id)
@@ -161,9 +164,13 @@ def _restore(run: RunSession, found: Replay) -> None:
     ready = found.ready
     if not ready and run.chat.context is not None:
         ready = decode_edits(run.chat.context.prepared, run.window.example_count)
-    run.window.restore(found.view.edits, found.bill, ready)
     run.added = found.added
     run.call_ids = call_ids(found.messages)
+    unread = None
+    if found.snapshot is not None:
+        run.unread = Unread(run, found, store)
+        unread = run.unread.part
+    run.window.restore(found.view.edits, found.bill, ready, unread)
     kept = {spec.name for spec in found.tools}
     for tool in run.registry.all():
         if tool.spec.name not in kept:  # a hook has removed it

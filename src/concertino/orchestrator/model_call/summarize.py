@@ -81,6 +81,8 @@ class Summaries:
         try:
             async with asyncio.timeout(_LIMIT):
                 text = await self._ask(model, asked)
+                if self._run.unread is not None:  # the fingerprint of the summary is that of all messages
+                    await self._run.unread.read()
         except (asyncio.CancelledError, HookError):
             window.complete(job, None)
             raise

@@ -15,7 +15,7 @@ from ...messages import AssistantMessage, Media, ToolCall
 from ...operations import ENDED, Operation, OperationEvent, OperationState, WaitsFor, transition
 from ...scope import Scope
 from ...storage.base import Store
-from ...token_engine.digests import cut_middle, hint
+from ...token_engine.digests import RECALL, cut_middle, hint
 from ...tools.base import Done, NotDone, Pending, Tool, ToolResult
 from ...tools.registry import ToolRegistry
 from ...tools.threads import run_in_thread
@@ -209,7 +209,7 @@ class Call:
 
     # -- execution -----------------------------------------------------------------------------------------------
 
-    async def perform(self, context: CallContext, *, again: bool) -> Outcome:  # noqa: C901, PLR0912 - the order of checks
+    async def perform(self, context: CallContext, *, again: bool) -> Outcome:  # noqa: C901, PLR0912, PLR0915 - checks in order
         """Return the outcome: from an answer, from a probe after a crash, or from the tool.
 
         Raises `NeedsAnswer`, `SubAgentWaits`, and what hooks and tools raise.
@@ -252,6 +252,8 @@ class Call:
             raise handed_over(run, self.ordinal, tool, arguments, call.arguments)
         if self.in_background:
             return self._outcome(tool, run.work().start_in_background(self, arguments, again=again))
+        if run.unread is not None and call.name == RECALL:
+            await run.unread.read()  # rather than while the event loop waits
         self.executing = tool
         value = tool.execute(arguments, context)
         if hasattr(value, "__await__"):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..codec import outcome_digests
 from .sealing import discard
 from .session import Session
+
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 def add_contents(connection: Session, run: int, contents: Mapping[str, str]) -> None:
@@ -28,6 +31,12 @@ def contents_of(connection: Session, run: int) -> dict[str, str]:
     return {row[0]: row[1] for row in connection.execute(connection.queries["contents_of_run"], (run,)).fetchall()}
 
 
+def contents_in(connection: Session, run: int, texts: Iterable[str | None]) -> dict[str, str]:
+    """Return the contents of the media of *run* that *texts* name, by digest."""
+    digests = {digest for text in texts if text and "digest" in text for digest in _DIGEST.findall(text)}
+    return _contents(connection, run, sorted(digests)) if digests else {}
+
+
 def contents_of_events(connection: Session, numbers: Sequence[int]) -> dict[str, str]:
     """Return the contents that rows of a log name, by digest."""
     found = connection.execute(connection.queries["contents_of_events"], (json.dumps(numbers),)).fetchall()
@@ -38,6 +47,10 @@ def contents_of_outcome(connection: Session, run: int, outcome: str | None) -> d
     """Return the contents that an *outcome* of *run* names, by digest."""
     if not outcome or not (digests := outcome_digests(outcome)):
         return {}
+    return _contents(connection, run, digests)
+
+
+def _contents(connection: Session, run: int, digests: Sequence[str]) -> dict[str, str]:
     found = connection.execute(connection.queries["contents_of_outcome"], (run, json.dumps(digests))).fetchall()
     return {row[0]: row[1] for row in found}
 

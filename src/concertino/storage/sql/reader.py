@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeVar, get_args
@@ -14,7 +13,7 @@ from ...scope import AnyScope, Operator, Scope
 from ...usage import Tokens, UsageRecord
 from ..codec import decode_json, decode_messages, encode_json
 from ..types import JOURNAL_VERSION, EntryKind, StoredEntry, StoredJournal, StoredMessage, StoredRun, UsageSum
-from .media import contents_of, contents_of_outcome
+from .media import contents_in, contents_of, contents_of_outcome
 from .rows import hash_key, to_message, to_operation, to_run, to_usage
 from .session import Row, Session
 from .statements import most, scoped
@@ -83,10 +82,11 @@ def messages(connection: Session, scope: AnyScope, run_id: str) -> tuple[StoredM
     return tuple(to_message(row, contents) for row in rows if row[0])
 
 
-def usage(connection: Session, scope: AnyScope, root_id: str) -> tuple[UsageRecord, ...]:
-    """Return the usage records of a tree."""
+def usage(connection: Session, scope: AnyScope, root_id: str, after: int) -> tuple[UsageRecord, ...]:
+    """Return the usage records of a tree, but none of the root's entries up to *after*."""
     sql, bound = scoped(connection, "usage", scope)
-    return tuple(to_usage(row) for row in connection.execute(sql, {**bound, "root_id": root_id}).fetchall())
+    rows = connection.execute(sql, {**bound, "root_id": root_id, "after": after}).fetchall()
+    return tuple(map(to_usage, rows))
 
 
 def unsettled_usage(connection: Session, scope: AnyScope, limit: int, after: str) -> tuple[UsageRecord, ...]:
@@ -167,18 +167,24 @@ def load(connection: Session, scope: AnyScope, run_id: str, *, from_snapshot: bo
             return None
         (run,) = runs(connection, scope, 1, run_id=run_id)
         key, owner = (found[0],), found[1]
-        snapshot, rows = _rows_from_snapshot(connection, found[0]) if from_snapshot else (0, None)
-        if rows is None:
+        read = _from_snapshot(connection, found[0]) if from_snapshot else None
+        if read is None:
             rows = connection.execute(sql["entries"], key).fetchall()
-        contents = contents_of(connection, found[0])
-        messages = connection.execute(sql["messages_of_entries"], key).fetchall()
+            read = 0, rows, connection.execute(sql["messages_of_entries"], key).fetchall()
+        snapshot, rows, messages = read
+        if snapshot:  # they may be large
+            contents = contents_in(connection, found[0], [row[name] for row in rows for name in ("body", "content")])
+            contents |= contents_in(connection, found[0], [row["body"] for row in messages])
+        else:
+            contents = contents_of(connection, found[0])
         sent = _by_entry(run_id, (row for row in messages if row["body"]), lambda row: _message(row, contents))
         booked = () if from_snapshot else connection.execute(sql["usage_of_entries"], key).fetchall()
         used = _by_entry(run_id, booked, _usage)
-        earlier = _earlier(sent, [row["seq"] for row in rows]) if snapshot else {}
-        entries = tuple(_entry(run_id, row, sent, used, earlier) for row in rows)
+        earlier = {seq: sent.pop(seq) for seq in [*sent] if seq < snapshot}
+        entries = tuple(_entry(run_id, row, sent, used) for row in rows)
         names = dict.fromkeys(name for entry in entries for name in _texts(entry.body))
         texts = {name: text_of(connection, name, owner) for name in names}
+        contents |= contents_in(connection, found[0], texts.values()) if snapshot else {}
         follows = entries[0].body.get("follows") if entries else None
         history = tuple(branch_messages(connection, follows[0])[0]) if follows else ()
     return StoredJournal(
@@ -188,40 +194,35 @@ def load(connection: Session, scope: AnyScope, run_id: str, *, from_snapshot: bo
         history=history,
         contents=contents,
         snapshot=snapshot,
+        earlier=earlier,
     )
 
 
-def _rows_from_snapshot(connection: Session, run: int) -> tuple[int, list[Row] | None]:
-    """Return the number of the entry with the last snapshot, and the rows that resuming needs.
+def _from_snapshot(connection: Session, run: int) -> tuple[int, list[Row], list[Row]] | None:
+    """Return the number of the entry with the last snapshot, and the entries and messages that resuming needs.
 
-    0 and None without a snapshot, or if it is damaged.
+    None without a snapshot, or if it is damaged.
     """
     sql = connection.queries
     found = connection.execute(sql["last_snapshot"], (run,)).fetchone()
     if found is None:
-        return 0, None
+        return None
     seq, body = found
     try:
-        named = decode_json(body, dict)["snapshot"]["entries"]
-        numbers = {0, *named}
-    except (StorageError, KeyError, TypeError):
-        return 0, None
-    if any(type(number) is not int or not 0 <= number < seq for number in numbers):
-        return 0, None
+        snapshot = decode_json(body, dict)["snapshot"]
+        numbers, (since, *apart) = {0, *snapshot["entries"]}, snapshot["messages"]
+    except (StorageError, KeyError, TypeError, ValueError):
+        return None
+    if any(type(number) is not int or not 0 <= number < seq for number in (*numbers, *apart)):
+        return None
+    if type(since) is not int or since > seq:
+        return None
     bound = {"run": run, "seq": seq, "named": encode_json(sorted(numbers))}
     rows = connection.execute(sql["entries_from_snapshot"], bound).fetchall()
-    complete = len(numbers) == sum(row["seq"] < seq for row in rows)
-    return (seq, rows) if complete else (0, None)
-
-
-def _earlier(sent: Mapping[int, list[StoredMessage]], loaded: Sequence[int]) -> dict[int, list[StoredMessage]]:
-    """Return the messages of the entries that were not *loaded*, by the number of the next loaded one."""
-    found: dict[int, list[StoredMessage]] = {}
-    known = frozenset(loaded)
-    for seq, messages in sent.items():  # in the order of the entries
-        if seq not in known:
-            found.setdefault(loaded[bisect_left(loaded, seq)], []).extend(messages)
-    return found
+    if len(numbers) != sum(row["seq"] < seq for row in rows):
+        return None
+    bound = {"run": run, "since": since, "apart": encode_json([number for number in apart if number < since])}
+    return seq, rows, connection.execute(sql["messages_from_snapshot"], bound).fetchall()
 
 
 def branch_messages(connection: Session, run_id: str, after: str = "") -> tuple[list[Message], bool, bool]:
@@ -241,7 +242,6 @@ def _entry(
     row: Row,
     sent: Mapping[int, list[StoredMessage]],
     used: Mapping[int, list[UsageRecord]],
-    earlier: Mapping[int, list[StoredMessage]],
 ) -> StoredEntry:
     seq = row["seq"]
     if row["version"] > JOURNAL_VERSION or row["kind"] not in _KINDS:
@@ -265,7 +265,6 @@ def _entry(
         erased=bool(row["erased"]) or row["content"] == "",
         messages=tuple(sent.get(seq, ())),
         usage=tuple(used.get(seq, ())),
-        earlier=tuple(earlier.get(seq, ())),
     )
 
 

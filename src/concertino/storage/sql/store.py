@@ -242,9 +242,9 @@ class SqlStore(SqlApprovalRules, SqlConversations, SqlSchedules, SqlSecrets, Sql
         """Return the messages of a run in the order of their appends."""
         return await self._connection.run(reader.messages, scope, run_id)
 
-    async def usage(self, scope: AnyScope, root_id: str) -> Sequence[UsageRecord]:
-        """Return the usage records of a tree in the order of their booking."""
-        return await self._connection.run(reader.usage, scope, root_id)
+    async def usage(self, scope: AnyScope, root_id: str, *, after: int = -1) -> Sequence[UsageRecord]:
+        """Return the usage records of a tree in the order of their booking, or only what followed an entry."""
+        return await self._connection.run(reader.usage, scope, root_id, after)
 
     async def unsettled_usage(self, scope: AnyScope, *, limit: int = 100, after: str = "") -> Sequence[UsageRecord]:
         """Return the `unknown` usage records, the oldest first; with *after*, those after that record."""

@@ -102,7 +102,7 @@ CREATE TABLE messages (
     kept          TEXT,                     -- after the end of the run: NULL: the body, '': nothing, or JSON
     later         TEXT                      -- after keep_seconds: JSON, or NULL: nothing
 );
-CREATE INDEX messages_of_run ON messages (run);
+CREATE INDEX messages_of_entry ON messages (run, entry);
 
 CREATE TABLE texts (
     number          INTEGER PRIMARY KEY,

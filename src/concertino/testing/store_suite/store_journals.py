@@ -160,26 +160,34 @@ async def test_a_journal_is_read_from_its_last_snapshot(store: FullStore) -> Non
     await tree.append(
         messages=[whole("a")], usage=[record(1)], body={"texts": ["t"]}, texts=[StoredText(id="t", body="x")]
     )
-    await tree.append(body={"snapshot": {"entries": []}})
+    await tree.append(body={"snapshot": {"entries": [], "messages": [2]}})
     await tree.append(messages=[whole("b")], content={"edits": 1})
     await tree.append(messages=[whole("c"), whole("d")])
-    await tree.append(messages=[whole("e")], body={"snapshot": {"entries": [3], "state": 1}}, usage=[record(2)])
-    await tree.append("model_answered", messages=[whole("f")])
+    named = {"entries": [3], "messages": [4, 1], "state": 1}
+    await tree.append(messages=[whole("e")], body={"snapshot": named}, usage=[record(2)])
+    await tree.append("model_answered", messages=[whole("f")], usage=[record(3)])
     found, complete = [await store.load(OPERATOR, "r1", from_snapshot=asked) for asked in (True, False)]
     assert found is not None and complete is not None
     assert (found.snapshot, complete.snapshot) == (5, 0)
     assert [entry.seq for entry in found.entries] == [0, 3, 5, 6]
     assert [entry.content for entry in found.entries] == [None, {"edits": 1}, None, None]
-    earlier = [[stored.message for stored in entry.earlier] for entry in found.entries]
-    assert earlier == [[], [UserMessage("a")], [UserMessage("c"), UserMessage("d")], []]
+    earlier = {seq: [stored.message for stored in messages] for seq, messages in found.earlier.items()}
+    assert earlier == {1: [UserMessage("a")], 4: [UserMessage("c"), UserMessage("d")]}
+    assert [len(entry.messages) for entry in found.entries] == [0, 0, 1, 1]
     assert found.entries[2].messages == complete.entries[5].messages
+    assert await store.usage(OPERATOR, "r1", after=5) == (record(3),)
     assert not any(entry.usage for entry in found.entries)
     assert (found.run, found.texts) == (complete.run, {})
     assert await store.load(OPERATOR, "nobody", from_snapshot=True) is None
 
 
 @pytest.mark.parametrize(
-    "bad", [None, [], {}, {"entries": None}, {"entries": ["x"]}, {"entries": [2]}, {"entries": [-1]}]
+    "bad",
+    [
+        *(None, [], {}, {"messages": [0]}, {"entries": []}),
+        *({"entries": bad, "messages": [0]} for bad in (None, ["x"], [2], [-1])),
+        *({"entries": [], "messages": bad} for bad in (None, [], ["x"], [3], [1, -1], [1, 2], [1, "x"])),
+    ],
 )
 async def test_a_damaged_snapshot_is_not_used(store: FullStore, bad: Any) -> None:
     tree = await start_tree(store)

@@ -29,7 +29,7 @@ WHERE h.state = 'running' AND h.root IN (
 SELECT coalesce(m.kept, m.body), m.tokens, CASE WHEN m.keep_progress THEN m.progress END
 FROM messages AS m
 WHERE m.run = (SELECT r.number FROM runs AS r WHERE r.run_id = :run_id AND /*reached r*/) AND coalesce(m.kept, m.body) <> ''
-ORDER BY m.number;
+ORDER BY m.entry, m.number;
 
 -- name: usage
 -- With the trees that work for calls of the tree.
@@ -41,7 +41,7 @@ WITH RECURSIVE trees (root) AS (
         AND called.scope_key = caller.scope_key
 )
 SELECT u.*, r.run_id FROM trees JOIN runs AS r ON r.root = trees.root JOIN usage AS u ON u.run = r.number
-WHERE /*reached r*/
+WHERE (r.run_id <> :root_id OR u.entry IS NULL OR u.entry > :after) AND /*reached r*/
 ORDER BY u.booking;
 
 -- name: unsettled_usage
@@ -66,7 +66,15 @@ SELECT seq, epoch, kind, step, at, version, body, erased, content FROM journal W
 ORDER BY seq;
 
 -- name: messages_of_entries
-SELECT entry, body, tokens, progress FROM messages WHERE run = ? AND body <> '' ORDER BY number;
+SELECT entry, body, tokens, progress FROM messages WHERE run = ? AND body <> '' ORDER BY entry, number;
+
+-- name: messages_from_snapshot
+SELECT m.number, m.entry, m.body, m.tokens, m.progress
+FROM json_each(:apart) AS n CROSS JOIN messages AS m ON m.run = :run AND m.entry = CAST(n.value AS INTEGER)
+WHERE m.body <> ''
+UNION ALL
+SELECT number, entry, body, tokens, progress FROM messages WHERE run = :run AND entry >= :since AND body <> ''
+ORDER BY entry, number;
 
 -- name: usage_of_entries
 SELECT u.*, r.run_id FROM usage AS u JOIN runs AS r ON r.number = u.run
