@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 
 from opentelemetry.context import Context
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
-from opentelemetry.trace import set_span_in_context as with_span
+from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode, Tracer
 
 from .. import events
 from ..usage import UsageRecord
 from . import names, span_content
-from .late_span import real
+from .late_span import real, with_span
 from .metrics import Attributes, Metrics
 
 ToolEnd = events.ToolDone | events.ToolFailed | events.CallWaiting
@@ -25,7 +24,8 @@ class ToolSpan:
 
     def __init__(self, span: Span, event: events.ToolStarted, began: int, previous: Context) -> None:
         self.span, self.event, self.began, self.previous = span, event, began, previous
-        self.context = with_span(span, previous)
+        self.context: Context | None = with_span(span, previous)
+        """None when the call has ended."""
 
 
 class ChatSpan:
@@ -35,7 +35,8 @@ class ChatSpan:
 
     def __init__(self, span: Span, model: Attributes, began: int, run: RunSpan, step: int) -> None:
         self.span, self.model, self.began, self.step = span, model, began, step
-        self.context = with_span(span, run.context)
+        self.context: Context | None = with_span(span, run.context)
+        """None when the call has ended."""
         self.first = 0
         """When the first piece of the answer came."""
         self.record: UsageRecord | None = None
@@ -46,11 +47,22 @@ class RunSpan:
     """A run in progress."""
 
     __slots__ = (
-        "began", "chat", "compacted", "context", "failed", "labels", "previous", "seen", "span", "started", "tools",
+        "above", "began", "chat", "compacted", "context", "failed",
+        "labels", "previous", "seen", "span", "started", "tools",
     )  # fmt: skip
 
-    def __init__(self, span: Span, began: int, started: events.RunStarted, previous: Context, parent: Context) -> None:
+    def __init__(
+        self,
+        span: Span,
+        above: SpanContext | None,
+        began: int,
+        started: events.RunStarted,
+        previous: Context,
+        parent: Context,
+    ) -> None:
         self.span, self.began, self.started, self.previous = span, began, started, previous
+        self.above = above
+        """See `SpanStarter.above`, for the spans of its calls."""
         self.context = with_span(span, parent)
         self.labels: Attributes = {names.OPERATION: operation(started), names.AGENT: started.agent}
         self.chat: ChatSpan | None = None
