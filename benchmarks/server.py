@@ -206,11 +206,10 @@ async def stream(system: System, sizes: Sizes) -> dict[str, float]:
         await _end((await _converse(server, system, min(20, sizes.streams), "4"))[0])  # warm-up
         before, begun = server.memory(), server.cpu()
         readers, first = await _converse(server, system, sizes.streams, ENDLESS)
-        section, cpu = Section(readers), server.cpu()
+        section, memory, cpu = Section(readers), server.memory(), server.cpu()
         await asyncio.sleep(sizes.seconds)
         section.end()
         cpu = server.cpu() - cpu
-        memory = server.memory()
         server.end_answers()
         await _end(readers)
         total = server.cpu() - begun

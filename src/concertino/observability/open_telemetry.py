@@ -188,8 +188,8 @@ class OpenTelemetry:
 
     def _tool_started(self, run: RunSpan, event: events.ToolStarted) -> None:
         began, previous = time_ns(), _around(run)
-        if (before := run.tools.pop(event.call_id, None)) is not None:  # its sub-agent waited, and goes on
-            self.background.put(self._tool_end, run, before, None, began, "")
+        if event.call_id in run.tools:  # its sub-agent waited, and goes on
+            self.background.put(self._tool_end, run, run.tools[event.call_id], None, began, "")
         labels = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: event.name}
         name = f"{names.EXECUTE_TOOL} {event.name}"
         above = run.above if previous is run.context else None
@@ -204,7 +204,7 @@ class OpenTelemetry:
         if get_current() is tool.context:
             attach(tool.previous)
         tool.context = None
-        failed = "tool_error" if isinstance(event, events.ToolFailed) else ""
+        failed = "tool_error" if type(event) is events.ToolFailed else ""
         self.background.put(self._tool_end, run, tool, event, time_ns(), failed)
 
     # -- other events ----------------------------------------------------------------------------------------------

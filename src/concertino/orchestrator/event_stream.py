@@ -20,8 +20,6 @@ log = logging.getLogger("concertino")
 
 Observer = Callable[[RunEvent], None]
 """Sees every event as the data policy leaves it, and decides nothing. A failure is logged and changes nothing."""
-_WITH_OTHER_RULES = (RunEnded, ToolDone)
-"""Events that observers may not see whole under a policy that keeps everything."""
 _HIGH_WATER = 1_000
 _TEXTS = ("task", "error", "text", "arguments", "content", "note", "step", "data", "value", "summary")
 """Fields of events that contain what people, models or tools wrote."""
@@ -120,8 +118,9 @@ class EventStream:
             return
         if self._observers:
             seen: RunEvent | None = event
-            policy = self._policies.get(event.run_id, NOTHING)
-            if not policy.keeps_everything or type(event) in _WITH_OTHER_RULES:  # most events are shown whole
+            policy, kind = self._policies.get(event.run_id, NOTHING), type(event)
+            # Most events are shown whole.
+            if not policy.keeps_everything or kind is RunEnded or (kind is ToolDone and not event.stored):  # type: ignore[union-attr]
                 seen = self._observed(policy, event)
             if seen is not None:
                 for observe in self._observers:
