@@ -28,6 +28,7 @@ from opentelemetry.trace import (
 
 from .. import events
 from .._version import __version__
+from ..messages import AssistantMessage
 from . import names
 from .late_span import SpanStarter, with_span
 from .metrics import Attributes, Counts, Metrics
@@ -166,11 +167,11 @@ class OpenTelemetry:
 
     def _turn_completed(self, run: RunSpan, event: events.TurnCompleted) -> None:
         if run.chat is not None:
-            self._end_chat(run, run.chat, event)
+            self._end_chat(run, run.chat, event.message)
 
-    def _end_chat(self, run: RunSpan, chat: ChatSpan, event: events.TurnCompleted | None) -> None:
+    def _end_chat(self, run: RunSpan, chat: ChatSpan, message: AssistantMessage | None) -> None:
         failed = "" if chat.record is not None else "_OTHER"
-        self.background.put(self._chat_end, run, chat, event, time_ns(), failed)
+        self.background.put(self._chat_end, run, chat, message, time_ns(), failed)
         if get_current() is chat.context:
             attach(run.context)
         run.chat = chat.context = None

@@ -8,6 +8,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode, Tracer
 
 from .. import events
+from ..messages import AssistantMessage
 from ..usage import UsageRecord
 from . import names, span_content
 from .late_span import real, with_span
@@ -20,10 +21,11 @@ _ENDED_WELL = ("completed", "limited", "suspended")
 class ToolSpan:
     """A tool call in progress."""
 
-    __slots__ = ("began", "context", "event", "previous", "span")
+    __slots__ = ("arguments", "began", "call_id", "context", "name", "previous", "span")
 
     def __init__(self, span: Span, event: events.ToolStarted, began: int, previous: Context) -> None:
-        self.span, self.event, self.began, self.previous = span, event, began, previous
+        self.span, self.began, self.previous = span, began, previous
+        self.name, self.call_id, self.arguments = event.name, event.call_id, event.arguments
         self.context: Context | None = with_span(span, previous)
         """None when the call has ended."""
 
@@ -117,10 +119,8 @@ class SpanEnds:
             span.set_attributes(found)
         _end(span, ended, failed)
 
-    def end_chat(
-        self, run: RunSpan, chat: ChatSpan, event: events.TurnCompleted | None, ended: int, failed: str
-    ) -> None:
-        """End the span of a model call. Without an *event*, there is no answer that the run continues with."""
+    def end_chat(self, run: RunSpan, chat: ChatSpan, message: AssistantMessage | None, ended: int, failed: str) -> None:
+        """End the span of a model call. Without a *message*, there is no answer that the run continues with."""
         record, labels = chat.record, chat.model
         if record is not None:
             labels = labels | {names.RESPONSE_MODEL: record.model}
@@ -135,11 +135,11 @@ class SpanEnds:
                 found[names.FIRST_CHUNK] = (chat.first - chat.began) / 1e9
             if record is not None:
                 found |= _usage(record)
-            if event is not None:
-                reason = event.message.stop_reason
+            if message is not None:
+                reason = message.stop_reason
                 found[names.FINISH_REASONS] = [names.FINISHED.get(reason, reason)]
                 if self._content:
-                    found[names.OUTPUT_MESSAGES] = span_content.output_messages(event.message)
+                    found[names.OUTPUT_MESSAGES] = span_content.output_messages(message)
             if chat.compacted:
                 found[names.COMPACTED] = True
             span.set_attributes(found)
@@ -163,10 +163,10 @@ class SpanEnds:
 
     def end_tool(self, run: RunSpan, tool: ToolSpan, event: ToolEnd | None, ended: int, failed: str) -> None:
         """End the span of a tool call. Without an *event*, it waits for its sub-agent, or was interrupted."""
-        labels = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool.event.name}
+        labels = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool.name}
         self._metrics.tool((ended - tool.began) / 1e9, labels | _error(failed))
         if (span := real(tool.span)).is_recording():
-            found = run.ids() | {names.TOOL_CALL: tool.event.call_id, names.TOOL_TYPE: "function"}
+            found = run.ids() | {names.TOOL_CALL: tool.call_id, names.TOOL_TYPE: "function"}
             match event:
                 case events.CallWaiting():
                     found[names.WAIT] = event.kind
@@ -177,7 +177,7 @@ class SpanEnds:
                 case events.ToolFailed() if self._content:
                     found[names.TOOL_RESULT] = event.error
             if self._content:
-                found[names.TOOL_ARGUMENTS] = tool.event.arguments
+                found[names.TOOL_ARGUMENTS] = tool.arguments
             span.set_attributes(found)
         _end(span, ended, failed)
 
