@@ -10,6 +10,8 @@ import asyncio
 import json
 import os
 import resource
+import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -23,10 +25,11 @@ from benchmarks import environments, report, telemetry
 from benchmarks.figures import Goal
 from benchmarks.server_load import (
     Reader,
+    Section,
     answer,
+    answered,
     connect,
     connect_all,
-    lost,
     quantiles,
     request,
 )
@@ -34,6 +37,9 @@ from benchmarks.server_load import (
 ROOT = Path(__file__).resolve().parent.parent
 GAP = 0.1
 """Seconds between the pieces of an answer."""
+AT_ONCE = 50
+"""Conversations that start at the same time, while those before them stream."""
+ENDLESS = "1000000"
 MOST_TIMES_BARE = 3.0
 PATIENCE = 240.0
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -58,6 +64,10 @@ class Server:
     def memory(self) -> int:
         """Return the resident bytes."""
         return int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]) * _PAGE
+
+    def end_answers(self) -> None:
+        """Make the next piece of every answer its last."""
+        self._process.send_signal(signal.SIGUSR1)
 
 
 @contextmanager
@@ -150,7 +160,8 @@ class Sizes(NamedTuple):
     """The amounts of work."""
 
     streams: int
-    pieces: int
+    seconds: float
+    """Seconds of the measurement, in which all streams run."""
     subscriptions: int
     heavy: int
     """Pieces of 1 kB for the reader that never reads."""
@@ -158,53 +169,63 @@ class Sizes(NamedTuple):
     rounds: int
 
 
-FULL = Sizes(1_000, 60, 10_000, 20_000, 200, 15)
-QUICK = Sizes(200, 40, 1_000, 5_000, 100, 7)
-TINY = Sizes(4, 8, 8, 200, 4, 2)
+FULL = Sizes(1_000, 10.0, 10_000, 20_000, 200, 15)
+QUICK = Sizes(200, 5.0, 1_000, 5_000, 100, 7)
+TINY = Sizes(4, 1.0, 8, 200, 4, 2)
 
 
-async def _stream(server: Server, system: System, streams: int, pieces: int) -> dict[str, float]:
-    """Stream *pieces* to each of *streams* conversations at once."""
-    slots = asyncio.Semaphore(50)
+async def _converse(
+    server: Server, system: System, conversations: int, question: str
+) -> tuple[list[Reader], list[float]]:
+    """Start so many conversations. Return their readers, and the seconds from each message to the first delta."""
+    slots = asyncio.Semaphore(AT_ONCE)
     readers: list[Reader] = []
+    first: list[float] = []
 
     async def converse(number: int) -> None:
         async with slots:
-            sent = await system.prepare(server.port, f"user{number}", str(pieces))
-            readers.append(await connect(server.port, sent))
+            begun = time.monotonic()
+            sent = await system.prepare(server.port, f"user{number}", question)
+            readers.append(reader := await connect(server.port, sent))
+            await reader.marked
+            first.append(reader.first - begun)
 
-    before, cpu = server.memory(), server.cpu()
-    await asyncio.gather(*[converse(number) for number in range(streams)])
-    memory = server.memory()
-    await asyncio.wait_for(asyncio.gather(*[reader.closed for reader in readers]), PATIENCE)
-    seconds = server.cpu() - cpu
-    first = [(reader.first or float("inf")) - reader.sent for reader in readers]
-    median, late = quantiles(first)
-    return {
-        "cpu": seconds,
-        "kib": (max(memory, server.memory()) - before) / streams / 1024,
-        "first_ms": median * 1e3,
-        "first_p95_ms": late * 1e3,
-        "lost": lost(readers, pieces, system.text_of),
-    }
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*[converse(number) for number in range(conversations)])
+    return readers, first
+
+
+async def _end(readers: list[Reader]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*[reader.closed for reader in readers])
 
 
 async def stream(system: System, sizes: Sizes) -> dict[str, float]:
-    """Return the figures of streaming: what a piece costs beyond the start and the end of its conversation."""
-    short = max(2, sizes.pieces // 4)
+    """Return the figures of streaming: a delta is measured while all conversations stream."""
     with started(system) as server:
-        await _stream(server, system, min(20, sizes.streams), 4)  # warm-up
-        few = await _stream(server, system, sizes.streams, short)
-        many = await _stream(server, system, sizes.streams, sizes.pieces)
-    deltas = sizes.streams * (sizes.pieces - short)
-    each = (many["cpu"] - few["cpu"]) / deltas
+        await _end((await _converse(server, system, min(20, sizes.streams), "4"))[0])  # warm-up
+        before, begun = server.memory(), server.cpu()
+        readers, first = await _converse(server, system, sizes.streams, ENDLESS)
+        section, memory, cpu = Section(readers), server.memory(), server.cpu()
+        await asyncio.sleep(sizes.seconds)
+        section.end()
+        cpu = server.cpu() - cpu
+        server.end_answers()
+        await _end(readers)
+        total = server.cpu() - begun
+    answers = [answered(reader, system.text_of) for reader in readers]
+    each = cpu / section.deltas()
+    median, late = quantiles(first)
+    pause, long_pause = quantiles(section.pauses())
     return {
         "us": each * 1e6,
-        "start_us": (few["cpu"] - each * sizes.streams * short) / sizes.streams * 1e6,
-        "kib": few["kib"],
-        "first_ms": many["first_ms"],
-        "first_p95_ms": many["first_p95_ms"],
-        "lost": few["lost"] + many["lost"],
+        "start_us": (total - each * sum(pieces for pieces, _ in answers)) / sizes.streams * 1e6,
+        "kib": (memory - before) / sizes.streams / 1024,
+        "first_ms": median * 1e3,
+        "first_p95_ms": late * 1e3,
+        "pause_ms": pause * 1e3,
+        "pause_p95_ms": long_pause * 1e3,
+        "lost": sum(lost for _, lost in answers),
     }
 
 
@@ -260,7 +281,7 @@ async def _heavy(system: System, sizes: Sizes, *, stuck: bool) -> tuple[int, int
     """Return by how much the memory grows, and the pieces that the reader of a large answer has lost."""
     question = f"{sizes.heavy} 1000"
     with started(system) as server:
-        await _stream(server, system, 2, 4)
+        await _end((await _converse(server, system, 2, "4"))[0])
         before = server.memory()
         sent = await system.prepare(server.port, "ann", question)
         readers = [await connect(server.port, sent)] if stuck else []
@@ -277,7 +298,7 @@ async def _heavy(system: System, sizes: Sizes, *, stuck: bool) -> tuple[int, int
         for reader in readers:
             reader.transport.abort()
     # A reader that comes when the answer is complete gets it as a whole.
-    return most - before, min(lost([reading], sizes.heavy, text_of) for text_of in (system.text_of, _whole))
+    return most - before, min(answered(reading, text_of)[1] for text_of in (system.text_of, _whole))
 
 
 ROWS = (
@@ -286,6 +307,8 @@ ROWS = (
     ("memory per stream, KiB", "stream", "kib"),
     ("time to the first delta, ms (median)", "stream", "first_ms"),
     ("time to the first delta, ms (95 %)", "stream", "first_p95_ms"),
+    ("time between arrivals, ms (median)", "stream", "pause_ms"),
+    ("time between arrivals, ms (95 %)", "stream", "pause_p95_ms"),
     ("lost deltas", "stream", "lost"),
     ("{subscriptions:,} idle subscriptions, KiB each", "idle", "kib"),
     ("idle subscriptions, CPU ms per second", "idle", "cpu_ms"),
@@ -295,6 +318,7 @@ ROWS = (
     ("deltas lost by the reader beside it", "never_read", "lost"),
 )
 Figures = dict[str, dict[str, Any]]
+Job = Callable[[System, Sizes], Awaitable[dict[str, float]]]
 
 
 def table(found: dict[str, Figures], sizes: Sizes) -> str:
@@ -328,18 +352,33 @@ def goals(found: dict[str, Figures]) -> list[Goal]:
     return made
 
 
-async def _measure(systems: list[System], sizes: Sizes) -> dict[str, Figures]:
-    found: dict[str, Figures] = {}
+async def _measure(systems: list[System], sizes: Sizes, rounds: int) -> dict[str, Figures]:
+    streams: dict[str, list[dict[str, Any]]] = {system.name: [] for system in systems}
+    for _ in range(rounds):
+        for system in systems:
+            streams[system.name].append(await _figures(stream, system, sizes))
+    found = {name: {"stream": _middle(figures)} for name, figures in streams.items()}
     for system in systems:
-        found[system.name] = {}
-        jobs = [stream] if system.environment or system.name.endswith("ag-ui") else [stream, idle, never_read]
-        for job in jobs:
-            print(f"  {system.name}: {job.__name__}", file=sys.stderr, flush=True)
-            try:
-                found[system.name][job.__name__] = await job(system, sizes)
-            except (TimeoutError, OSError, RuntimeError) as error:
-                found[system.name][job.__name__] = {"error": f"{type(error).__name__}"}
+        if system.name in ("bare", "concertino"):
+            for job in (idle, never_read):
+                found[system.name][job.__name__] = await _figures(job, system, sizes)
     return found
+
+
+async def _figures(job: Job, system: System, sizes: Sizes) -> dict[str, Any]:
+    print(f"  {system.name}: {job.__name__}", file=sys.stderr, flush=True)
+    try:
+        return await job(system, sizes)
+    except (TimeoutError, OSError, RuntimeError) as error:
+        return {"error": type(error).__name__}
+
+
+def _middle(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the median of each figure, and all that was lost."""
+    if failed := [figures for figures in rounds if "error" in figures]:
+        return failed[0]
+    found = {key: statistics.median(figures[key] for figures in rounds) for key in rounds[0]}
+    return {**found, "lost": sum(figures["lost"] for figures in rounds)}
 
 
 def _arguments() -> argparse.Namespace:
@@ -347,6 +386,7 @@ def _arguments() -> argparse.Namespace:
     names = [system.name for system in SYSTEMS]
     parser.add_argument("--quick", action="store_true", help="less of everything")
     parser.add_argument("--only", metavar="NAMES", help=f"some of {','.join(names)}")
+    parser.add_argument("--rounds", type=int, default=1, help="rounds of the streams; the figures are medians")
     parser.add_argument("--no-peers", action="store_true", help="without other frameworks")
     parser.add_argument("--offline", action="store_true", help="make no environments; use the existing ones")
     parser.add_argument("--write", metavar="FILE", type=Path, help="write the tables to this Markdown file")
@@ -378,7 +418,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     sizes = TINY if arguments.self_check else QUICK if arguments.quick else FULL
     load = os.getloadavg()[0]
-    found = asyncio.run(_measure(_systems(arguments), sizes))
+    found = asyncio.run(_measure(_systems(arguments), sizes, arguments.rounds))
     traced = telemetry.measure(steps=sizes.steps, rounds=sizes.rounds)
     head = (
         f"{report.cores()} cores, Python {sys.version.split()[0]}, load {load:.1f} at the start; "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 from collections.abc import AsyncIterator
 
@@ -14,17 +15,27 @@ GAP = float(os.environ.get("BENCH_GAP", "0.1"))
 """Seconds before each piece."""
 
 
-def piece(number: int, size: int = 0) -> str:
+_ending: list[int] = []
+signal.signal(signal.SIGUSR1, lambda number, _: _ending.append(number))
+
+
+def piece(number: int, size: int, *, last: bool) -> str:
     """Return one piece of the model's answer."""
-    return f"w{number}." + "x" * size + " "
+    return f"w{number}." + ("end" if last else "x" * size) + " "
 
 
 async def pieces(question: str) -> AsyncIterator[str]:
-    """Give the pieces that *question* asks for: `COUNT` or `COUNT SIZE`; large ones come without a pause."""
+    """Give the pieces that *question* asks for: `COUNT` or `COUNT SIZE`; large ones come without a pause.
+
+    After SIGUSR1, the next piece of every answer is its last.
+    """
     count, _, size = question.partition(" ")
-    for number in range(int(count)):
+    last, number = False, 0
+    while not last:
         await asyncio.sleep(0 if size else GAP)
-        yield piece(number, int(size or 0))
+        last = bool(_ending) or number == int(count) - 1
+        yield piece(number, int(size or 0), last=last)
+        number += 1
 
 
 def serve(app) -> None:  # type: ignore[no-untyped-def]  # any ASGI application

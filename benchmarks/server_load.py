@@ -8,9 +8,11 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 _MARK = re.compile(rb"w(\d+)\.")
+_PIECE = re.compile(r"w(\d+)\.(end)?")
 
 
 class Reader(asyncio.Protocol):
@@ -19,7 +21,8 @@ class Reader(asyncio.Protocol):
     def __init__(self, request: bytes) -> None:
         self._request = request
         self.body = bytearray()
-        self.sent = self.first = 0.0
+        self.first = 0.0
+        self.arrivals: list[float] = []
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.marked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -27,13 +30,13 @@ class Reader(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
-        self.sent = time.monotonic()
         self.transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
         self.body += data
+        self.arrivals.append(time.monotonic())
         if not self.first and (_MARK.search(data) is not None):
-            self.first = time.monotonic()
+            self.first = self.arrivals[-1]
             self.marked.set_result(None)
         if not self.opened.done() and b"data: " in data:
             self.opened.set_result(None)
@@ -98,15 +101,35 @@ def _unchunked(content: bytes) -> bytes:
     return b"".join(found)
 
 
-def lost(readers: Sequence[Reader], count: int, text_of: Callable[[Any], str]) -> int:
-    """Return how many pieces are missing, or come twice or in another order, in the answers of *count* pieces each."""
-    missing = 0
-    for reader in readers:
-        text = "".join(text_of(event) for event in events_of(reader))
-        found = [int(number) for number in re.findall(r"w(\d+)\.", text)]
-        if found != list(range(count)):
-            missing += max(1, count - len(set(found)))
-    return missing
+def answered(reader: Reader, text_of: Callable[[Any], str]) -> tuple[int, int]:
+    """Return the pieces of an answer, and how many are missing, or come twice or in another order."""
+    found = _PIECE.findall("".join(text_of(event) for event in events_of(reader)))
+    numbers = [int(number) for number, _ in found]
+    if numbers == list(range(len(numbers))) and found and found[-1][1]:
+        return len(found), 0
+    return len(found), max(1, max(numbers, default=0) + 1 - len(set(numbers)))
+
+
+class Section:
+    """The deltas that reach *readers* between now and `end`."""
+
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        self._readers = readers
+        self._begun = [(len(reader.body), len(reader.arrivals)) for reader in readers]
+
+    def end(self) -> None:
+        self._ended = [(len(reader.body), len(reader.arrivals)) for reader in self._readers]
+
+    def deltas(self) -> int:
+        """Return how many there were."""
+        sections = zip(self._readers, self._begun, self._ended, strict=True)
+        return sum(len(_MARK.findall(reader.body, begun, ended)) for reader, (begun, _), (ended, _) in sections)
+
+    def pauses(self) -> list[float]:
+        """Return the times between two arrivals at a reader."""
+        sections = zip(self._readers, self._begun, self._ended, strict=True)
+        found = [reader.arrivals[begun:ended] for reader, (_, begun), (_, ended) in sections]
+        return [late - early for times in found for early, late in pairwise(times)]
 
 
 def quantiles(values: Sequence[float]) -> tuple[float, float]:

@@ -17,24 +17,38 @@ from opentelemetry.trace import (
     SpanKind,
     Tracer,
     get_current_span,
+    set_span_in_context,
 )
 
 from .metrics import Attributes
 from .span_thread import SpanThread
 
 _bits = random.Random().getrandbits  # noqa: S311 - ids are not secret
-_Arguments = tuple[Any, ...]
-"""The arguments of `Tracer.start_span`."""
+(_SPAN,) = set_span_in_context(INVALID_SPAN, Context())
+"""The key of the span in a context."""
 
 
 class LateSpan(NonRecordingSpan):
-    """A span that others may name as their parent at once. The thread makes the real one, for what is added to it."""
+    """A span that others may name as their parent at once. The thread makes the real one, for what is added to it.
+
+    It keeps few objects: hundreds of spans wait for the thread, and the garbage collector looks at each of them.
+    """
 
     _own: SpanContext | None = None
     _real: Span | None = None
 
-    def __init__(self, starter: SpanStarter, above: SpanContext, arguments: _Arguments) -> None:
-        self._starter, self._above, self._arguments = starter, above, arguments
+    def __init__(
+        self,
+        starter: SpanStarter,
+        above: SpanContext,
+        name: str,
+        parent: Context,
+        labels: Attributes,
+        began: int,
+        kind: SpanKind,
+    ) -> None:
+        self._starter, self._above, self._parent = starter, above, parent
+        self._name, self._labels, self._began, self._kind = name, labels, began, kind
         self._id = _bits(64) or 1
 
     def get_span_context(self) -> SpanContext:
@@ -53,7 +67,9 @@ class LateSpan(NonRecordingSpan):
         """Return the span that is exported; call this in the thread."""
         if self._real is None:
             self._real = INVALID_SPAN  # if a processor fails, it does not get the span again
-            self._real = self._starter.make(self._id, self._arguments)
+            self._real = self._starter.make(
+                self._id, self._name, self._parent, self._kind, self._labels, (), self._began
+            )
         return self._real
 
     def is_recording(self) -> bool:
@@ -97,6 +113,11 @@ class LateSpan(NonRecordingSpan):
         getattr(self.real(), method)(*arguments)
 
 
+def with_span(span: Span, parent: Context) -> Context:
+    """Return what `set_span_in_context` returns, with one call in place of five: each model and tool call has one."""
+    return Context({**parent, _SPAN: span})
+
+
 def real(span: Span) -> Span:
     """Return the span that is exported; call this in the thread."""
     return span.real() if isinstance(span, LateSpan) else span
@@ -120,16 +141,20 @@ class SpanStarter:
         began: int,
         kind: SpanKind = SpanKind.INTERNAL,
         *,
-        span_above: Span | None = None,
+        above: SpanContext | None = None,
     ) -> Span:
-        """Return a span that has begun. *span_above* is that of *parent*, if it is known: to find it takes a while."""
-        above = (span_above or get_current_span(parent)).get_span_context()
-        if self._ids is None or not above.is_valid:
+        """Return a span that has begun. *above* is `above` of the span of *parent*, if it is known."""
+        if above is None and (above := self.above(get_current_span(parent))) is None:
             return self.tracer.start_span(name, parent, kind, labels, start_time=began)
-        return LateSpan(self, above, (name, parent, kind, labels, (), began))
+        return LateSpan(self, above, name, parent, labels, began, kind)
 
-    def make(self, id: int, arguments: _Arguments) -> Span:
-        """Return a span with this *id*; call this in the thread."""
+    def above(self, span: Span) -> SpanContext | None:
+        """Return the ids of *span* if those below it can be late: they have a parent, and the SDK takes ids."""
+        found = span.get_span_context()
+        return found if self._ids is not None and found.is_valid else None
+
+    def make(self, id: int, *arguments: Any) -> Span:
+        """Return a span with this *id* and the *arguments* of `Tracer.start_span`; call this in the thread."""
         assert self._ids is not None
         self._ids.chosen = id
         try:

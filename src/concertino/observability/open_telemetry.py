@@ -12,7 +12,8 @@ from functools import lru_cache
 from time import time_ns
 from typing import Any
 
-from opentelemetry.context import Context, attach, get_current
+from opentelemetry import context
+from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import (
     NonRecordingSpan,
@@ -24,18 +25,20 @@ from opentelemetry.trace import (
     get_current_span,
     get_tracer,
 )
-from opentelemetry.trace import set_span_in_context as with_span
 
 from .. import events
 from .._version import __version__
+from ..messages import AssistantMessage
 from . import names
-from .late_span import SpanStarter
+from .late_span import SpanStarter, with_span
 from .metrics import Attributes, Counts, Metrics
 from .span_thread import SpanThread
 from .spans import ChatSpan, RunSpan, SpanEnds, ToolEnd, ToolSpan, error_type, operation
 
 _MOST_BEGUN = 1_000
 _NO_CONTEXT = Context()
+_runtime: Any = getattr(context, "_RUNTIME_CONTEXT", context)  # the module's functions only call it
+attach, get_current = _runtime.attach, _runtime.get_current
 
 
 class OpenTelemetry:
@@ -55,8 +58,10 @@ class OpenTelemetry:
         self.tracer = get_tracer(names.SCOPE, __version__, tracer_provider, names.SCHEMA_URL)
         self.metrics = Metrics(meter_provider)
         self.background = SpanThread()
-        self._start = SpanStarter(self.tracer, self.background).start
-        self._ends = SpanEnds(self.tracer, self.metrics, content=content)
+        self._starter = SpanStarter(self.tracer, self.background)
+        self._ends = ends = SpanEnds(self.tracer, self.metrics, content=content)
+        self._chat_end, self._tool_end = ends.end_chat, ends.end_tool
+        """Bound once, like all that a span would otherwise keep until the thread has ended it."""
         self._runs: dict[str, RunSpan] = {}
         self._begun: OrderedDict[str, tuple[Span, int]] = OrderedDict()
         self._handlers: Mapping[type[Any], Any] = {
@@ -85,7 +90,7 @@ class OpenTelemetry:
             run = self._runs.get(event.run_id)
             if run is not None:
                 handler(run, event)
-        elif isinstance(event, events.RunStarted):
+        elif type(event) is events.RunStarted:
             self._run_started(event)
 
     def watch(self, counts: Counts) -> None:
@@ -123,11 +128,11 @@ class OpenTelemetry:
         if span is None:
             began = time_ns()
             labels = {names.OPERATION: name, names.AGENT: event.agent}
-            span = self._start(f"{name} {event.agent}", parent, labels, began)
+            span = self._starter.start(f"{name} {event.agent}", parent, labels, began)
         elif event.workflow:
             span.update_name(f"{name} {event.agent}")
             span.set_attribute(names.OPERATION, name)
-        run = self._runs[event.run_id] = RunSpan(span, began, event, previous, parent)
+        run = self._runs[event.run_id] = RunSpan(span, self._starter.above(span), began, event, previous, parent)
         attach(run.context)
 
     def _run_ended(self, run: RunSpan, event: events.RunEnded) -> None:
@@ -145,9 +150,9 @@ class OpenTelemetry:
         if event.model:
             model, began = _model(event.model), time_ns()
             name = f"{names.CHAT} {model[names.REQUEST_MODEL]}"
-            span = self._start(name, run.context, model, began, SpanKind.CLIENT, span_above=run.span)
-            run.chat = ChatSpan(span, model, began, run, event.step)
-            attach(run.chat.context)
+            span = self._starter.start(name, run.context, model, began, SpanKind.CLIENT, above=run.above)
+            chat = run.chat = ChatSpan(span, model, began, run, event.step)
+            attach(chat.context)
 
     def _piece(self, run: RunSpan, event: events.TextDelta | events.ReasoningDelta | events.ToolCallDelta) -> None:
         if (chat := run.chat) is not None and not chat.first:
@@ -162,14 +167,14 @@ class OpenTelemetry:
 
     def _turn_completed(self, run: RunSpan, event: events.TurnCompleted) -> None:
         if run.chat is not None:
-            self._end_chat(run, run.chat, event)
+            self._end_chat(run, run.chat, event.message)
 
-    def _end_chat(self, run: RunSpan, chat: ChatSpan, event: events.TurnCompleted | None) -> None:
+    def _end_chat(self, run: RunSpan, chat: ChatSpan, message: AssistantMessage | None) -> None:
         failed = "" if chat.record is not None else "_OTHER"
-        self.background.put(self._ends.end_chat, run, chat, event, time_ns(), failed)
+        self.background.put(self._chat_end, run, chat, message, time_ns(), failed)
         if get_current() is chat.context:
             attach(run.context)
-        run.chat = None
+        run.chat = chat.context = None
 
     def _attempt_failed(self, run: RunSpan, event: events.AttemptFailed) -> None:
         run.failed.add(event.attempt)
@@ -184,11 +189,12 @@ class OpenTelemetry:
 
     def _tool_started(self, run: RunSpan, event: events.ToolStarted) -> None:
         began, previous = time_ns(), _around(run)
-        if (before := run.tools.pop(event.call_id, None)) is not None:  # its sub-agent waited, and goes on
-            self.background.put(self._ends.end_tool, run, before, None, began, "")
+        if event.call_id in run.tools:  # its sub-agent waited, and goes on
+            self.background.put(self._tool_end, run, run.tools[event.call_id], None, began, "")
         labels = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: event.name}
         name = f"{names.EXECUTE_TOOL} {event.name}"
-        span = self._start(name, previous, labels, began, span_above=run.span if previous is run.context else None)
+        above = run.above if previous is run.context else None
+        span = self._starter.start(name, previous, labels, began, above=above)
         tool = run.tools[event.call_id] = ToolSpan(span, event, began, previous)
         attach(tool.context)
 
@@ -198,8 +204,9 @@ class OpenTelemetry:
             return  # a hook has withheld the result
         if get_current() is tool.context:
             attach(tool.previous)
-        failed = "tool_error" if isinstance(event, events.ToolFailed) else ""
-        self.background.put(self._ends.end_tool, run, tool, event, time_ns(), failed)
+        tool.context = None
+        failed = "tool_error" if type(event) is events.ToolFailed else ""
+        self.background.put(self._tool_end, run, tool, event, time_ns(), failed)
 
     # -- other events ----------------------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 log = logging.getLogger("concertino")
@@ -25,21 +24,21 @@ class SpanThread:
         self.dropped = 0
         """The number of pieces that were not done, because too many were waiting."""
         self._most = most
-        self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._waiting: deque[tuple[Any, ...]] = deque()
         self._doing = False
         self._wake = threading.Event()
         self._woken = False
         """Whether the thread will look at what is put now: an attribute, since every span asks twice."""
         self._thread: threading.Thread | None = None
 
-    def put(self, work: Callable[..., None], *arguments: Any) -> None:
-        """Do *work* soon. Its errors are logged."""
+    def put(self, *work: Any) -> None:
+        """Call a function with its arguments soon: *work* is both. Its errors are logged."""
         if len(self._waiting) >= self._most:
             if not self.dropped:
                 log.warning("telemetry is dropped: %d spans and measurements wait for their exporter", self._most)
             self.dropped += 1
             return
-        self._waiting.append((work, arguments))
+        self._waiting.append(work)
         if self._woken:
             return
         if self._thread is None:
@@ -67,9 +66,9 @@ class SpanThread:
             self._woken = False  # before the first look: what is put from now on wakes the thread again
             while self._waiting:
                 self._doing = True
-                work, arguments = self._waiting.popleft()
+                call, *arguments = self._waiting.popleft()
                 try:
-                    work(*arguments)
+                    call(*arguments)
                 except Exception as error:  # noqa: BLE001 - it is the product's exporter
                     log.error("telemetry failed: %s", type(error).__name__)  # noqa: TRY400 - a traceback may show content
                 self._doing = False

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from opentelemetry.context import Context
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
-from opentelemetry.trace import set_span_in_context as with_span
+from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode, Tracer
 
 from .. import events
+from ..messages import AssistantMessage
 from ..usage import UsageRecord
 from . import names, span_content
-from .late_span import real
+from .late_span import real, with_span
 from .metrics import Attributes, Metrics
 
 ToolEnd = events.ToolDone | events.ToolFailed | events.CallWaiting
@@ -21,11 +21,13 @@ _ENDED_WELL = ("completed", "limited", "suspended")
 class ToolSpan:
     """A tool call in progress."""
 
-    __slots__ = ("began", "context", "event", "previous", "span")
+    __slots__ = ("arguments", "began", "call_id", "context", "name", "previous", "span")
 
     def __init__(self, span: Span, event: events.ToolStarted, began: int, previous: Context) -> None:
-        self.span, self.event, self.began, self.previous = span, event, began, previous
-        self.context = with_span(span, previous)
+        self.span, self.began, self.previous = span, began, previous
+        self.name, self.call_id, self.arguments = event.name, event.call_id, event.arguments
+        self.context: Context | None = with_span(span, previous)
+        """None when the call has ended."""
 
 
 class ChatSpan:
@@ -35,7 +37,8 @@ class ChatSpan:
 
     def __init__(self, span: Span, model: Attributes, began: int, run: RunSpan, step: int) -> None:
         self.span, self.model, self.began, self.step = span, model, began, step
-        self.context = with_span(span, run.context)
+        self.context: Context | None = with_span(span, run.context)
+        """None when the call has ended."""
         self.first = 0
         """When the first piece of the answer came."""
         self.record: UsageRecord | None = None
@@ -46,11 +49,22 @@ class RunSpan:
     """A run in progress."""
 
     __slots__ = (
-        "began", "chat", "compacted", "context", "failed", "labels", "previous", "seen", "span", "started", "tools",
+        "above", "began", "chat", "compacted", "context", "failed",
+        "labels", "previous", "seen", "span", "started", "tools",
     )  # fmt: skip
 
-    def __init__(self, span: Span, began: int, started: events.RunStarted, previous: Context, parent: Context) -> None:
+    def __init__(
+        self,
+        span: Span,
+        above: SpanContext | None,
+        began: int,
+        started: events.RunStarted,
+        previous: Context,
+        parent: Context,
+    ) -> None:
         self.span, self.began, self.started, self.previous = span, began, started, previous
+        self.above = above
+        """See `SpanStarter.above`, for the spans of its calls."""
         self.context = with_span(span, parent)
         self.labels: Attributes = {names.OPERATION: operation(started), names.AGENT: started.agent}
         self.chat: ChatSpan | None = None
@@ -105,10 +119,8 @@ class SpanEnds:
             span.set_attributes(found)
         _end(span, ended, failed)
 
-    def end_chat(
-        self, run: RunSpan, chat: ChatSpan, event: events.TurnCompleted | None, ended: int, failed: str
-    ) -> None:
-        """End the span of a model call. Without an *event*, there is no answer that the run continues with."""
+    def end_chat(self, run: RunSpan, chat: ChatSpan, message: AssistantMessage | None, ended: int, failed: str) -> None:
+        """End the span of a model call. Without a *message*, there is no answer that the run continues with."""
         record, labels = chat.record, chat.model
         if record is not None:
             labels = labels | {names.RESPONSE_MODEL: record.model}
@@ -123,11 +135,11 @@ class SpanEnds:
                 found[names.FIRST_CHUNK] = (chat.first - chat.began) / 1e9
             if record is not None:
                 found |= _usage(record)
-            if event is not None:
-                reason = event.message.stop_reason
+            if message is not None:
+                reason = message.stop_reason
                 found[names.FINISH_REASONS] = [names.FINISHED.get(reason, reason)]
                 if self._content:
-                    found[names.OUTPUT_MESSAGES] = span_content.output_messages(event.message)
+                    found[names.OUTPUT_MESSAGES] = span_content.output_messages(message)
             if chat.compacted:
                 found[names.COMPACTED] = True
             span.set_attributes(found)
@@ -151,10 +163,10 @@ class SpanEnds:
 
     def end_tool(self, run: RunSpan, tool: ToolSpan, event: ToolEnd | None, ended: int, failed: str) -> None:
         """End the span of a tool call. Without an *event*, it waits for its sub-agent, or was interrupted."""
-        labels = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool.event.name}
+        labels = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: tool.name}
         self._metrics.tool((ended - tool.began) / 1e9, labels | _error(failed))
         if (span := real(tool.span)).is_recording():
-            found = run.ids() | {names.TOOL_CALL: tool.event.call_id, names.TOOL_TYPE: "function"}
+            found = run.ids() | {names.TOOL_CALL: tool.call_id, names.TOOL_TYPE: "function"}
             match event:
                 case events.CallWaiting():
                     found[names.WAIT] = event.kind
@@ -165,7 +177,7 @@ class SpanEnds:
                 case events.ToolFailed() if self._content:
                     found[names.TOOL_RESULT] = event.error
             if self._content:
-                found[names.TOOL_ARGUMENTS] = tool.event.arguments
+                found[names.TOOL_ARGUMENTS] = tool.arguments
             span.set_attributes(found)
         _end(span, ended, failed)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from threading import get_ident
 from typing import Any, Protocol
 
 from ..events import ReasoningDelta, RunEnded, RunEvent, TextDelta, ToolCallDelta, ToolDone, ToolFailed, ToolStreamed
@@ -20,8 +20,6 @@ log = logging.getLogger("concertino")
 
 Observer = Callable[[RunEvent], None]
 """Sees every event as the data policy leaves it, and decides nothing. A failure is logged and changes nothing."""
-_WITH_OTHER_RULES = (RunEnded, ToolDone)
-"""Events that observers may not see whole under a policy that keeps everything."""
 _HIGH_WATER = 1_000
 _TEXTS = ("task", "error", "text", "arguments", "content", "note", "step", "data", "value", "summary")
 """Fields of events that contain what people, models or tools wrote."""
@@ -109,17 +107,27 @@ class EventStream:
         self._waiter: asyncio.Future[None] | None = None
         self._read: asyncio.Event | None = None
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
 
-    def put(self, event: RunEvent) -> None:
+    def put(self, event: RunEvent) -> None:  # noqa: C901 - each call would be one for every event
         """Add *event*, from any thread. Events after `close` are dropped."""
         if self.closed:
             return
-        if threading.get_ident() != self._thread:
+        if get_ident() != self._thread:
             self._loop.call_soon_threadsafe(self.put, event)
             return
         if self._observers:
-            self._observe(event)
+            seen: RunEvent | None = event
+            policy, kind = self._policies.get(event.run_id, NOTHING), type(event)
+            # Most events are shown whole.
+            if not policy.keeps_everything or kind is RunEnded or (kind is ToolDone and not event.stored):  # type: ignore[union-attr]
+                seen = self._observed(policy, event)
+            if seen is not None:
+                for observe in self._observers:
+                    try:
+                        observe(seen)
+                    except Exception as error:  # noqa: BLE001 - an observer cannot fail a run
+                        log.error("an observer failed on %s: %s", type(seen).__name__, type(error).__name__)  # noqa: TRY400 - a traceback may show what the data policy forbids
         if self._recorder is not None:
             self.behind = self._recorder.put(event)
         elif self._consumed:
@@ -180,19 +188,6 @@ class EventStream:
         """Wake the consumer: the task that produces events has ended."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-    def _observe(self, event: RunEvent) -> None:
-        policy = self._policies.get(event.run_id, NOTHING)
-        if not policy.keeps_everything or type(event) in _WITH_OTHER_RULES:  # most events are shown whole
-            seen = self._observed(policy, event)
-            if seen is None:
-                return
-            event = seen
-        for observe in self._observers:
-            try:
-                observe(event)
-            except Exception as error:  # noqa: BLE001 - an observer cannot fail a run
-                log.error("an observer failed on %s: %s", type(event).__name__, type(error).__name__)  # noqa: TRY400 - a traceback may show what the data policy forbids
 
 
 class RedactedStream:
