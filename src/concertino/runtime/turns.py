@@ -76,6 +76,15 @@ class _Held:
     """The context as the store has it."""
 
 
+@record
+class _Following:
+    """A turn that began in this process, until its history is kept and the turn after it has begun."""
+
+    live: LiveRun
+    kept: asyncio.Event
+    task: asyncio.Task[None]
+
+
 class TurnStarter:
     """Starts turns. The store decides which turn is next; this process keeps what the next one would load."""
 
@@ -87,7 +96,8 @@ class TurnStarter:
         self._failures: dict[str, int] = {}
         """By queued turn: how often it could not be started here."""
         self._held: OrderedDict[tuple[Scope, str], _Held] = OrderedDict()
-        self._following: dict[str, asyncio.Task[None]] = {}
+        self._following: dict[str, _Following] = {}
+        self._closing = False
 
     async def start(
         self, scope: Scope, conversation_id: str, agent: str, chat: Chat, turn: QueuedTurn, *, queued: bool = False
@@ -100,8 +110,9 @@ class TurnStarter:
 
         async def run(given: Chat, held: _Held) -> LiveRun:
             live = await self._runs._start(given, agent, turn.run_id)
-            follow = self._follow(scope, conversation_id, held, live)
-            self._following[live.id] = asyncio.create_task(follow, name=f"turn {live.id}")
+            follow = self._follow(scope, conversation_id, held, live, kept := asyncio.Event())
+            task = asyncio.create_task(follow, name=f"turn {live.id}")
+            self._following[live.id] = _Following(live, kept, task)
             self.events.wake(live.id)
             return live
 
@@ -160,27 +171,37 @@ class TurnStarter:
         again = True
         while again and (limit := self.seat.capacity(_MOST_DUE)):  # after a refusal, the next turn is due
             due = await self._store.due_turns(OPERATOR, limit, agents=self.seat.agents())
-            again = any([await self._start_due(each) for each in due])
+            again = False
+            for each in due:
+                if self._closing:
+                    return  # a run that starts now would be left behind
+                again |= await self._start_due(each)
 
     async def left_queue(self, run_id: str) -> bool:
         """Wait until a turn is not queued any more, in any process. Return False if the runtime is closed."""
         return await self.events.left_queue(run_id)
 
     async def settled(self, run_id: str) -> None:
-        """Wait until the history of a turn that has ended here is kept."""
-        if (task := self._following.get(run_id)) is not None:
-            await asyncio.wait([task])
+        """Wait until the history of a turn that has ended here is kept; do not wait for the end itself."""
+        following = self._following.get(run_id)
+        if following is not None and following.live.done:
+            await following.kept.wait()
 
     def forget(self, scope: Scope, conversation_id: str) -> None:
         """Drop the history of a conversation."""
         self._held.pop((scope, conversation_id), None)
 
     async def close(self) -> None:
-        """Stop following turns."""
-        for task in self._following.values():
-            task.cancel()
-        if self._following:
-            await asyncio.wait(self._following.values())
+        """Stop following turns. What is being started is waited for: its start would be cancelled for good."""
+        following, self._closing = list(self._following.values()), True
+        for each in following:
+            if not each.kept.is_set():
+                each.task.cancel()
+                each.kept.set()
+        if following:
+            await asyncio.wait([each.task for each in following])
+        self._following.clear()
+        self._closing = False
 
     async def _start_due(self, due: DueTurn) -> bool:
         """Start a queued turn. Return whether it was ended instead."""
@@ -273,22 +294,34 @@ class TurnStarter:
                 self._held.popitem(last=False)
         return held
 
-    async def _follow(self, scope: Scope, conversation_id: str, before: _Held, live: LiveRun) -> None:
+    async def _follow(
+        self, scope: Scope, conversation_id: str, before: _Held, live: LiveRun, kept: asyncio.Event
+    ) -> None:
         """Keep the history of a turn when it has ended, and start the next one."""
+        try:
+            try:
+                if not await self._has_ended(scope, conversation_id, before, live):
+                    return
+            finally:
+                kept.set()
+            with suppress(ConcertinoError):
+                await self.look()
+        finally:
+            self._following.pop(live.id, None)
+
+    async def _has_ended(self, scope: Scope, conversation_id: str, before: _Held, live: LiveRun) -> bool:
+        """Keep the history of a turn; return False if it was parked, or another process continues it."""
         try:
             result = await live.result()
             if result.status not in ENDED_STATES:
-                return
+                return False
             stored = await self._store.turn(scope, conversation_id, live.id)
             if stored.state not in ENDED_STATES:
-                return  # parked, or continued by another process
+                return False
             await self._keep_turn(scope, conversation_id, before, result)
         except ConcertinoError as error:
             log.info("turn %s is not kept: %s", live.id, type(error).__name__)
-        finally:
-            del self._following[live.id]
-        with suppress(ConcertinoError):
-            await self.look()
+        return True
 
     async def _keep_turn(self, scope: Scope, conversation_id: str, before: _Held, result: RunResult) -> None:
         """Keep the messages of a turn as the data policy leaves them.
