@@ -75,7 +75,7 @@ async def lost_acknowledgements(case: Case) -> None:
 @fault(18, "connections are half-open: nothing passes, and nothing ends them", "postgres")
 async def half_open(case: Case) -> None:
     async with case.web():
-        worker, turns = await begun(case, patience=1.0, lease=30.0)
+        worker, turns = await begun(case, patience=2.0, lease=5.0)
         case.proxy.half_open()
         await case.settled()
         await until(lambda: not case.proxy.half_opened)  # the worker has given up each by itself
