@@ -21,12 +21,12 @@ from concertino.runtime import Bell, Conversation, ConversationTurn, Fleet
 from concertino.storage import PostgresStore, Store
 from concertino.testing import Points
 from concertino.wiring import open_bell, open_store
+from tests.auditor import Violation, audit, lines
 from tests.crash.cast import Outside
 from tests.crash.world import Life, World
 from tests.fleet.nats_server import NatsServer
 from tests.postgres.server import Server
 
-from .auditor import Violation, audit, lines
 from .cast import TARGETS, RemoteModel, agents
 from .program import Orders
 from .proxy import Proxy, proxy_to

@@ -11,7 +11,7 @@ import psycopg
 from concertino import OPERATOR, Runtime, Scope
 from concertino.messages import ToolMessage
 from concertino.usage import Tokens
-from tests.faults.auditor import audit as invariants
+from tests.auditor import audit as invariants
 
 from .heartbeat import Starvation
 from .outside import GOODBYE, HALF_WAY, REPEATED, Guest
