@@ -146,6 +146,8 @@ class Case:
         self._reached, self._proxy = reached, proxy
         self.accepted: list[ConversationTurn] = []
         self.workers: list[Worker] = []
+        self.late_answers = False
+        """Whether a person answers only while no run is in progress: then each run that waits is suspended."""
         self._web: Runtime | None = None
         self._bell: Bell | None = None
 
@@ -276,6 +278,8 @@ class Case:
 
     async def approve(self) -> None:
         """Allow what waits for an approval now."""
+        if self.late_answers and await self.store.runs(OPERATOR, state="running", limit=1):
+            return
         for wait in await self.store.waits(OPERATOR):
             if wait.kind == "approval":
                 with suppress(ConcertinoError):
