@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from . import world as worlds
-from .auditor import Evidence, audit, gather
+from .reference import Evidence, audit, gather
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,7 @@ from concertino.orchestrator import replay
 from concertino.runtime import Runtime
 from concertino.storage import Store
 from concertino.testing import ScriptedModel
-
-from .auditor import unpaired
+from tests.auditor import unpaired
 
 
 class Desk(AgentConfig[None]):

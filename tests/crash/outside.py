@@ -46,6 +46,8 @@ SCRIPTS: dict[str, list[Turn]] = {
 }
 """By agent: what its model says in each step."""
 
+_MOST_OPEN = 200
+"""Logs, one of each case: a process may have no more than 1,024 files open on many systems."""
 _fds: dict[str, int] = {}
 _keys: dict[str, dict[str, str]] = {}
 
@@ -53,6 +55,8 @@ _keys: dict[str, dict[str, str]] = {}
 def write_line(log: str, record: dict[str, Any]) -> None:
     """In one piece, and in the kernel's hands before this returns: nothing short of a power cut takes it back."""
     if log not in _fds:
+        if len(_fds) == _MOST_OPEN:
+            os.close(_fds.pop(next(iter(_fds))))
         _fds[log] = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     os.write(_fds[log], json.dumps(record).encode() + b"\n")
 

@@ -13,8 +13,8 @@ from concertino.errors import RunClaimedError, RunError, StaleClaimError
 from concertino.runtime import Runtime
 from concertino.testing import Answer, ScriptedModel, call
 
-from .auditor import Evidence, audit
 from .kit import Desk, asked_of, chat, ended, results, steal, two
+from .reference import Evidence, audit
 from .world import ROOT, World, kill_self
 
 

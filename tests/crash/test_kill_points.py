@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from .auditor import Evidence, audit
 from .conftest import shards, side_by_side
+from .reference import Evidence, audit
 from .world import Case, World, kill_self
 
 SHARDS = 8

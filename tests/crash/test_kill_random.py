@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from .auditor import Evidence, audit
 from .conftest import side_by_side
+from .reference import Evidence, audit
 from .world import Case, World
 
 SEED = int(os.environ.get("CRASH_SEED", "20261121"))

@@ -12,8 +12,8 @@ from concertino.messages import Message, SystemMessage
 from concertino.orchestrator import replay
 from concertino.runtime import Runtime
 from concertino.testing import Answer, ScriptedModel, call
+from tests.auditor import unpaired
 
-from .auditor import unpaired
 from .kit import Desk, chat, ended, results, two, until
 
 RUNS = 20

@@ -12,7 +12,7 @@ from pathlib import Path
 from concertino import OPERATOR, SqliteStore
 from concertino.storage import StoredEntry
 
-from .auditor import Evidence, audit, gather
+from .reference import Evidence, audit, gather
 from .test_kill_random import SEED
 from .world import Case, World, stop_self
 

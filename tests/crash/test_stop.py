@@ -15,8 +15,8 @@ from concertino.events import StopReceipt
 from concertino.runtime import Runtime
 from concertino.testing import Answer, ScriptedModel, call
 
-from .auditor import Evidence, audit, gather
 from .kit import Desk, calls, chat, ended, results, two, until
+from .reference import Evidence, audit, gather
 from .world import ROOT, Case, World, kill_self
 
 

@@ -15,10 +15,10 @@ from concertino.errors import StorageError
 from concertino.runtime import Runtime
 from concertino.testing import Answer, ScriptedModel
 
-from .auditor import Evidence, audit
 from .cast import Agent
 from .conftest import shards, side_by_side
 from .kit import chat, until
+from .reference import Evidence, audit
 from .test_kill_points import BY_TIMING, occurrences
 from .world import Case, World, stop_self
 

@@ -13,8 +13,8 @@ from concertino.runtime import Runtime
 from concertino.storage import Entry, Head
 from concertino.testing import ScriptedModel, call
 
-from .auditor import Evidence, audit, gather
 from .kit import Desk, chat, ended, results, two, until
+from .reference import Evidence, audit, gather
 from .world import World, kill_self
 
 EXPIRED = "no result arrived in time"

@@ -7,6 +7,8 @@ import ctypes
 import math
 import os
 import signal
+import socket
+import ssl
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -30,15 +32,18 @@ class RemoteModel:
 
     provider, name = "remote", "model"
 
-    def __init__(self, outside: Outside, silence: float = 60.0) -> None:
-        """Fail after *silence*, seconds without a piece of an answer."""
-        self._outside, self._silence = outside, silence
+    def __init__(self, outside: Outside, silence: float = 60.0, unreachable: str = "") -> None:
+        """Fail after *silence* seconds without a piece of an answer; the first attempt, as *unreachable* names."""
+        self._outside, self._silence, self._unreachable = outside, silence, unreachable
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """See the port."""
         asked = {"log": self._outside.calls_log, "request": canonical(request)}
         answers = self._outside.ask(self._outside.provider, asked)
         try:
+            if self._unreachable:
+                reach, self._unreachable = UNREACHABLE[self._unreachable], ""
+                await reach()
             while True:
                 piece = await asyncio.wait_for(anext(answers), self._silence)
                 if "status" in piece:
@@ -62,6 +67,25 @@ class RemoteModel:
 
     async def close(self) -> None:
         """Nothing to release."""
+
+
+async def _no_such_name() -> None:
+    loop = asyncio.get_running_loop()
+    await loop.getaddrinfo("provider.invalid", 443, flags=socket.AI_NUMERICHOST)  # as if no server of names knew it
+
+
+async def _no_handshake() -> None:
+    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answered, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        await asyncio.open_connection("127.0.0.1", port, ssl=ssl.create_default_context())
+
+
+UNREACHABLE = {"name": _no_such_name, "handshake": _no_handshake}
+"""Why a provider cannot be reached."""
 
 
 # -- tools -----------------------------------------------------------------------------------------------------------

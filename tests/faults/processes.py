@@ -43,6 +43,7 @@ async def killed_in_a_tool(case: Case) -> None:
 
 @fault(4, "kill -9 after a result is committed, at the suspension and at the resumption")
 async def killed_at_a_wait(case: Case) -> None:
+    case.late_answers = True
     at = ["append:model_answered:after", "append:calls_changed:(before|after)", "append:suspended:(before|after)"]
     await killed_once(case, case.chance.choice([*at, "append:resumed:(before|after)", "release:(before|after)"]), 1)
 

@@ -57,6 +57,8 @@ class Orders:
     """How long an approval may take."""
     silence: float = 60.0
     """Seconds after which a model's call without an answer fails."""
+    unreachable: str = ""
+    """Why the first model call cannot reach the provider."""
     skew: float = 0.0
     """Seconds by which its clock is wrong."""
     largest: int = 0
@@ -78,7 +80,7 @@ async def live(orders: Orders, talk: socket.socket) -> dict[str, Any]:
                 os.kill(os.getpid(), orders.signal)
 
     points, outside = Points(at), Outside(orders.folder, orders.effects, orders.provider)
-    model = FaultyModel(RemoteModel(outside, orders.silence), points)
+    model = FaultyModel(RemoteModel(outside, orders.silence, orders.unreachable), points)
     async with await opened(orders) as store, open_bell(orders.database, orders.nats) as bell:
         resources = Resources(
             store=FaultyStore(store, points),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concertino.messages import ToolMessage
 
-from .cast import MISUSES
+from .cast import MISUSES, UNREACHABLE
 from .outside import SCRIPTS
 from .table import fault
 from .world import Case
@@ -26,6 +26,15 @@ async def refused(case: Case) -> None:
         await case.finish()
         assert (await turn.read()).state == "completed"
         assert len(case.calls()) == 2 + many
+
+
+@fault(26, "the provider's name is unknown, or the TLS handshake fails")
+async def unreachable(case: Case) -> None:
+    async with case.web():
+        turn = await case.send("pay")
+        await case.finish(unreachable=case.chance.choice(list(UNREACHABLE)))
+        assert (await turn.read()).state == "completed"
+        assert len(case.calls()) == 2
 
 
 @fault(26, "the provider refuses each attempt")

@@ -5,6 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+
+@dataclass(eq=False)
+class _Link:
+    """A connection of a client, and the one to the server."""
+
+    client: asyncio.StreamWriter
+    server: asyncio.StreamWriter
+    silent: bool = False
+
+    def close(self) -> None:
+        """Close both."""
+        self.client.close()
+        self.server.close()
 
 
 class Proxy:
@@ -19,10 +34,10 @@ class Proxy:
         self.frozen = False
         """Whether nothing passes, and no connection is closed."""
         self.deaf = False
-        """Whether requests pass and answers are dropped: the connections are half-open."""
+        """Whether requests pass and answers are dropped."""
         self.swallows = 0
         """The number of answers to lose, each with its connection."""
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._links: set[_Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -33,15 +48,24 @@ class Proxy:
         except OSError:  # the server is down
             writer.close()
             return
-        both = {writer, up_writer}
-        self._writers |= both
-        pumps = [self._pump(reader, up_writer, both, down=False), self._pump(up_reader, writer, both, down=True)]
+        self._links.add(link := _Link(writer, up_writer))
+        pumps = [self._pump(reader, up_writer, link, down=False), self._pump(up_reader, writer, link, down=True)]
         self._tasks |= {asyncio.create_task(pump) for pump in pumps}
+
+    def half_open(self) -> None:
+        """Let nothing pass any more over the connections that exist now, without a word to their clients."""
+        for link in self._links:
+            link.silent = True
+
+    @property
+    def half_opened(self) -> int:
+        """The number of half-open connections that their clients have not given up."""
+        return sum(link.silent for link in self._links)
 
     def cut(self) -> None:
         """Close all connections."""
-        for writer in self._writers:
-            writer.close()
+        for link in self._links:
+            link.close()
 
     async def close(self) -> None:
         """Close all connections, and wait for the tasks."""
@@ -52,19 +76,14 @@ class Proxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _pump(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        both: set[asyncio.StreamWriter],
-        *,
-        down: bool,
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: _Link, *, down: bool
     ) -> None:
         with suppress(OSError):
             while data := await reader.read(1 << 16):
                 if down and self.swallows:
                     self.swallows -= 1
                     break
-                if down and self.deaf:
+                if link.silent or (down and self.deaf):
                     continue
                 if self.delay:
                     await asyncio.sleep(self.delay)
@@ -72,8 +91,11 @@ class Proxy:
                     await asyncio.sleep(0.01)
                 writer.write(data)
                 await writer.drain()
-        for each in both:
-            each.close()
+        if down and link.silent:
+            link.server.close()  # the client does not learn of it
+            return
+        link.close()
+        self._links.discard(link)
 
 
 @asynccontextmanager

@@ -72,7 +72,17 @@ async def lost_acknowledgements(case: Case) -> None:
         await completed(case, worker, turns)
 
 
-@fault(18, "connections are silent, half-open, slow or cut", "postgres")
+@fault(18, "connections are half-open: nothing passes, and nothing ends them", "postgres")
+async def half_open(case: Case) -> None:
+    async with case.web():
+        worker, turns = await begun(case, patience=2.0, lease=5.0)
+        case.proxy.half_open()
+        await case.settled()
+        await until(lambda: not case.proxy.half_opened)  # the worker has given up each by itself
+        await completed(case, worker, turns)
+
+
+@fault(18, "connections are silent, deaf, slow or cut", "postgres")
 async def bad_network(case: Case) -> None:
     async with case.web():
         worker, turns = await begun(case, patience=1.0, lease=30.0)
@@ -188,9 +198,35 @@ async def lost_bus(case: Case) -> None:
 async def silent_bus(case: Case) -> None:
     async with case.web(), proxy_to(case.site.nats.port) as proxy:
         worker, turns = await begun(case, nats=f"nats://127.0.0.1:{proxy.port}")
-        proxy.deaf = True
+        proxy.half_open()
         turns.append(await case.send("pay", "c9"))
+        await case.settled()
+        await until(lambda: proxy.connections > 1 and not proxy.half_opened)  # the worker has noticed by itself
         await completed(case, worker, turns)
+
+
+@fault(31, "the disk of the server is full, and has space again", "postgres")
+async def full_server(case: Case) -> None:
+    """The server refuses whatever adds a row, as it does without space for a page."""
+    async with case.web():
+        worker, turns = await begun(case)
+        tables = ["journal", "messages", "events", "usage", "runs"]
+        with case.connect() as connection:
+            connection.execute(FULL)
+            for table in tables:
+                connection.execute(f"CREATE TRIGGER full_disk BEFORE INSERT ON {table} EXECUTE FUNCTION full_disk()")
+            await asyncio.sleep(case.chance.uniform(0.0, 2.0))
+            for table in tables:
+                connection.execute(f"DROP TRIGGER full_disk ON {table}")
+        await completed(case, worker, turns)
+
+
+FULL = """
+CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full';
+END $$
+"""
 
 
 @fault(31, "the disk is full", "sqlite")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import shutil
 import signal
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,12 +21,12 @@ from concertino.runtime import Bell, Conversation, ConversationTurn, Fleet
 from concertino.storage import PostgresStore, Store
 from concertino.testing import Points
 from concertino.wiring import open_bell, open_store
+from tests.auditor import Violation, audit, lines
 from tests.crash.cast import Outside
 from tests.crash.world import Life, World
 from tests.fleet.nats_server import NatsServer
 from tests.postgres.server import Server
 
-from .auditor import Violation, audit, lines
 from .cast import TARGETS, RemoteModel, agents
 from .program import Orders
 from .proxy import Proxy, proxy_to
@@ -45,7 +46,6 @@ class Site:
     """The servers and the processes outside, for all cases on one kind of store."""
 
     def __init__(self, kind: str) -> None:
-        self.kind = kind
         self.world = World("tests.faults")
         self.nats = NatsServer()
         self.server = Server() if kind == "postgres" else None
@@ -73,11 +73,13 @@ class Site:
         folder = self.world.folder("case")
         folder.mkdir()
         async with AsyncExitStack() as stack:
+            stack.callback(shutil.rmtree, folder)
             path = str(folder / "runs.db")
             proxy, reached = None, path
             if self.server is not None:
                 name = f"case_{self._made}"
                 self._create(name, "template0" if empty else TEMPLATE)
+                stack.push_async_callback(asyncio.to_thread, self._tidy, name)
                 path = self.server.url(name)
                 proxy = await stack.enter_async_context(proxy_to(self.server.port))
                 reached = self.server.url(name, port=proxy.port)
@@ -87,15 +89,26 @@ class Site:
 
     async def run(self, fault: Fault, seed: int) -> None:
         """Make a fault, and fail if an invariant does not hold then."""
+        print(f"SEED={seed}")  # for a case that fails before it is audited
         async with self.case(seed, empty=fault.empty) as case:
             await fault.run(case)
             found = await case.audit()
-        assert not found, "\n".join([f"SEED={seed}", *map(str, found)])
+        assert not found, "\n".join(map(str, found))
 
     def _create(self, name: str, template: str) -> None:
         assert self.server is not None
         with psycopg.connect(self.server.url("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
+
+    def _tidy(self, name: str) -> None:
+        """Start servers that a case has left stopped, and remove its database: thousands would fill the disk."""
+        assert self.server is not None
+        if not self.server.running:
+            self.server.start(**SETTINGS)
+        if not self.nats.running:
+            self.nats.start()
+        with psycopg.connect(self.server.url("postgres"), autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 class Worker:
@@ -133,6 +146,8 @@ class Case:
         self._reached, self._proxy = reached, proxy
         self.accepted: list[ConversationTurn] = []
         self.workers: list[Worker] = []
+        self.late_answers = False
+        """Whether a person answers only while no run is in progress: then each run that waits is suspended."""
         self._web: Runtime | None = None
         self._bell: Bell | None = None
 
@@ -263,6 +278,8 @@ class Case:
 
     async def approve(self) -> None:
         """Allow what waits for an approval now."""
+        if self.late_answers and await self.store.runs(OPERATOR, state="running", limit=1):
+            return
         for wait in await self.store.waits(OPERATOR):
             if wait.kind == "approval":
                 with suppress(ConcertinoError):

@@ -39,6 +39,11 @@ class NatsServer:
             else:
                 return
 
+    @property
+    def running(self) -> bool:
+        """Whether it was started, and not stopped."""
+        return self._process is not None
+
     def stop(self) -> None:
         """Kill the server."""
         if self._process is not None:

@@ -11,6 +11,7 @@ import pytest
 from concertino.runtime import LocalBell, NatsBell
 from concertino.runtime.bus.base import RemoteBell
 
+from ..faults.proxy import Proxy, proxy_to
 from ..runtime.kit import state
 from .nats_server import NatsServer
 
@@ -123,3 +124,29 @@ async def test_a_closed_connection_for_notifications_is_made_anew(url: str, sche
         await state(lambda: bool(heard))
         await state(lambda: one.connected and other.connected)
         await _answered(one, other)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("kind", ["postgres", "nats"])
+async def test_a_half_open_connection_is_given_up(kind: str, url: str, schema: str, nats: NatsServer) -> None:
+    """Nothing passes and nothing ends it: an idle client would wait for ever, and every ring would be lost."""
+    from concertino.runtime import PostgresBell
+
+    def bell(proxy: Proxy | None) -> RemoteBell:
+        if kind == "nats":
+            return NatsBell(nats.url if proxy is None else f"nats://127.0.0.1:{proxy.port}")
+        return PostgresBell(url if proxy is None else url.replace(f":{target}/", f":{proxy.port}/"), schema=schema)
+
+    def noticed() -> bool:
+        one.ring("topic")  # the connection for sending notices when it sends
+        return not proxy.half_opened
+
+    target = nats.port if kind == "nats" else int(url.rpartition(":")[2].partition("/")[0])
+    async with proxy_to(target) as proxy, bell(proxy) as one, bell(None) as other:
+        await state(lambda: one.connected and other.connected)
+        await _answered(one, other)
+        proxy.half_open()
+        await state(noticed)
+        await state(lambda: one.connected)
+        await _answered(one, other)
+        await _answered(other, one)

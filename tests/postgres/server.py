@@ -74,6 +74,11 @@ class Server:
             else:
                 return
 
+    @property
+    def running(self) -> bool:
+        """Whether it was started, and not stopped."""
+        return self._process is not None
+
     def stop(self, how: int = signal.SIGINT) -> None:
         """Stop the server: SIGINT ends connections, SIGQUIT ends it like a crash."""
         if self._process is not None:

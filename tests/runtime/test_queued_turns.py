@@ -18,8 +18,8 @@ from concertino.errors import (
 )
 from concertino.events import RunEnded, RunEvent
 from concertino.providers import Model
-from concertino.runtime import ConversationTurn
-from concertino.storage import StoredTurn
+from concertino.runtime import ConversationTurn, Fleet, LocalBell
+from concertino.storage import DueTurn, StoredTurn
 from concertino.testing import Answer, ScriptedModel
 
 from .test_conversations import ANN, Desk, Held, echo, process, shown, until
@@ -224,3 +224,62 @@ async def test_readers_of_a_queued_turn_end_when_it_is_removed(how: str) -> None
 
 async def _events(turn: ConversationTurn) -> list[RunEvent]:
     return [event async for _, event in turn.events()]
+
+
+class _Late(MemoryStore):
+    """A store whose list of due turns is old when it arrives: what is due the first time, is so always."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: Sequence[DueTurn] = ()
+
+    async def due_turns(self, *arguments: Any, **options: Any) -> Sequence[DueTurn]:
+        self.first = self.first or await super().due_turns(*arguments, **options)
+        return self.first
+
+
+async def test_a_look_does_not_wait_for_a_turn_that_was_started_meanwhile() -> None:
+    """Two looks of a process may find the same turn; the second one must go on to other work."""
+    held, store = Held(), _Late()
+    recording, working = process(store, held.model), process(store, held.model)
+    recording.join(Fleet(bell=LocalBell(), targets={"desks": ["desk"]}))
+    turn = await (await recording.conversation(ANN, "c", agent="desk")).send("one")
+    await working.look()
+    await held.asked.wait()
+    await working.look()
+    held.go.set()
+    assert (await working.result(ANN, turn.id)).text == "first"
+    await working.close()
+    await recording.close()
+
+
+class _Listing(MemoryStore):
+    """A store that answers which turns are due when the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.answer = asyncio.Event(), asyncio.Event()
+
+    async def due_turns(self, *arguments: Any, **options: Any) -> Sequence[DueTurn]:
+        found = await super().due_turns(*arguments, **options)
+        self.asked.set()
+        await self.answer.wait()
+        return found
+
+
+async def test_no_turn_starts_in_a_runtime_that_closes() -> None:
+    """Its run would be left behind with a claim, and wait for the end of its lease."""
+    held, store = Held(), _Listing()
+    runtime = process(store, held.model)
+    conversation = await runtime.conversation(ANN, "c", agent="desk")
+    first = await conversation.send("one")
+    await held.asked.wait()
+    queued = await conversation.send("two")
+    (following,) = (task for task in asyncio.all_tasks() if task.get_name() == f"turn {first.id}")
+    held.go.set()
+    await store.asked.wait()
+    closing = asyncio.create_task(runtime.close())
+    await asyncio.sleep(0)  # it begins
+    store.answer.set()
+    await asyncio.wait([closing, following])
+    assert (await queued.read()).state == "queued"

@@ -38,24 +38,30 @@ def main() -> int:
 
 def summary(record: Record) -> str:
     """Return what happened, in lines."""
-    lines = [f"{len(record.turns)} conversations; {dict(record.faults)}; {dict(record.outside.seen)}"]
+    lines = [
+        f"{len(record.turns)} conversations; {dict(record.faults)}; {dict(record.outside.seen)}",
+        f"for {record.starved:.0%} of the time, processes waited for a processor; that is not counted as late below",
+    ]
     for what, found in record.late.items():
-        seconds = sorted(late for late, _ in found)
-        if seconds:
-            middle, most = seconds[len(seconds) // 2], seconds[len(seconds) * 99 // 100]
-            lines.append(
-                f"{what}: {len(found)}; late by {middle:.2f} s (median), {most:.2f} s (99 %), {seconds[-1]:.2f} s"
-            )
+        for name, seconds in (
+            ("late", sorted(late.own for late in found)),
+            ("with these waits", sorted(late.seconds for late in found)),
+        ):
+            if seconds:
+                middle, most = seconds[len(seconds) // 2], seconds[len(seconds) * 99 // 100]
+                lines.append(
+                    f"{what}: {len(found)}; {name}: {middle:.2f} s (median), {most:.2f} s (99 %), {seconds[-1]:.2f} s"
+                )
     return "\n".join(lines)
 
 
 def too_late(record: Record, most: float) -> list[str]:
-    """Return what was later than *most* seconds."""
+    """Return what was later than *most* seconds, the latest last."""
     return [
-        f"{what}: {late:.2f} s late: {about}"
+        f"{what}: {late}"
         for what, found in record.late.items()
-        for late, about in sorted(found)
-        if late > most
+        for late in sorted(found, key=lambda late: late.own)
+        if late.own > most
     ]
 
 

@@ -11,10 +11,11 @@ import psycopg
 from concertino import OPERATOR, Runtime, Scope
 from concertino.messages import ToolMessage
 from concertino.usage import Tokens
-from tests.faults.auditor import audit as invariants
+from tests.auditor import audit as invariants
 
+from .heartbeat import Starvation
 from .outside import GOODBYE, HALF_WAY, REPEATED, Guest
-from .record import Record
+from .record import AWAY, Late, Record
 
 _STARTS = """
     SELECT r.number, r.started, t.created, lag(h.ended) OVER (PARTITION BY t.conversation ORDER BY r.number) AS before
@@ -36,22 +37,23 @@ async def audit(record: Record, web: Runtime) -> list[str]:
     ]
 
 
-def lateness(record: Record) -> dict[str, list[tuple[float, str]]]:
-    """Return by how many seconds each thing was late, by the database's clock; while that was away, nothing is late."""
+def lateness(record: Record, machine: Starvation) -> dict[str, list[Late]]:
+    """Return how late things came; while the database was away, nothing is late."""
+    back = [(begin, end) for begin, end, name in record.happened if name == AWAY]
 
-    def late(at: float, due: float) -> float:
-        back = [end for away, end in record.outages if away <= at and due <= end]
-        return at - max([due, *back])
+    def late(at: float, due: float, about: str) -> Late:
+        since = max([due, *(end for begin, end in back if begin <= at and due <= end)])
+        return Late(at - since, machine.between(since, at), f"{about}; {record.between(due, at)}")
 
     with psycopg.connect(record.database) as connection:
         starts = connection.execute(_STARTS.encode()).fetchall()
         expired = connection.execute(_EXPIRED.encode()).fetchall()
     return {
         "claims of due runs": [
-            (late(at, due), f"run {run}: {seen}") for (run, due), (at, seen) in record.untaken.items()
+            late(at, due, f"run {run}: {seen}") for (run, due), (at, seen) in record.untaken.items()
         ],
-        "starts of turns": [(late(at, max(due, before or 0.0)), f"run {run}") for run, at, due, before in starts],
-        "ends of waits": [(late(at, due), f"run {run}") for run, at, due in expired],
+        "starts of turns": [late(at, max(due, before or 0.0), f"run {run}") for run, at, due, before in starts],
+        "ends of waits": [late(at, due, f"run {run}") for run, at, due in expired],
     }
 
 

@@ -26,8 +26,9 @@ from tests.postgres.server import Server
 
 from . import desk
 from .audit import audit, lateness
+from .heartbeat import heartbeat, starvation
 from .outside import Guest, Outside
-from .record import Record
+from .record import AWAY, Record
 
 WORKERS, KILL_EVERY = 4, 2.0
 OPEN = 12
@@ -45,8 +46,8 @@ _DUE = """
 class Workers:
     """The processes of the fleet that work."""
 
-    def __init__(self, settings: desk.Settings, log: Path, chance: random.Random) -> None:
-        self._settings, self._log, self._chance = settings, log, chance
+    def __init__(self, settings: desk.Settings, log: Path, chance: random.Random, record: Record) -> None:
+        self._settings, self._log, self._chance, self._record = settings, log, chance, record
         self._processes: list[asyncio.subprocess.Process] = []
         self._ready: set[asyncio.subprocess.Process] = set()
         self._frozen: asyncio.subprocess.Process | None = None
@@ -76,16 +77,18 @@ class Workers:
         killed = self._chance.choice(able)
         self._processes.remove(killed)
         self._ready.remove(killed)
-        killed.kill()
-        await killed.wait()
+        with self._record.fault("kill"):
+            killed.kill()
+            await killed.wait()
         return True
 
     async def freeze(self, seconds: float) -> None:
         """Stop one for some time."""
         self._frozen = self._chance.choice([each for each in self._processes if each in self._ready])
-        self._frozen.send_signal(signal.SIGSTOP)
-        await asyncio.sleep(seconds)
-        self._frozen.send_signal(signal.SIGCONT)
+        with self._record.fault("freeze"):
+            self._frozen.send_signal(signal.SIGSTOP)
+            await asyncio.sleep(seconds)
+            self._frozen.send_signal(signal.SIGCONT)
         self._frozen = None
 
     async def close(self) -> None:
@@ -109,10 +112,11 @@ async def soak(published: Published, data: Path, *, seconds: float, seed: int, s
         url, outside = database.database(), Outside(published, folder, seed)
         settings = desk.Settings(url, bus.url, str(folder / "socket"), str(data), seed)
         await opened.enter_async_context(outside.served(folder / "socket"))
+        await opened.enter_async_context(heartbeat(url, folder / "heartbeat"))
         web = await opened.enter_async_context(desk.process(settings, takes=()))
-        workers = Workers(settings, folder / "workers.log", chance)
-        opened.push_async_callback(workers.close)
         record = Record(outside, url)
+        workers = Workers(settings, folder / "workers.log", chance, record)
+        opened.push_async_callback(workers.close)
         await asyncio.gather(*(workers.start() for _ in range(WORKERS)))
         over = asyncio.get_running_loop().time() + seconds
         async with asyncio.TaskGroup() as group:
@@ -123,7 +127,9 @@ async def soak(published: Published, data: Path, *, seconds: float, seed: int, s
             await asyncio.wait([faults, *talks])
             for task in (*watching, reporting):
                 task.cancel()
-        record.problems, record.late = await audit(record, web), lateness(record)
+        machine = starvation(folder / "heartbeat")
+        record.starved = machine.share
+        record.problems, record.late = await audit(record, web), lateness(record, machine)
         if record.problems:
             show((folder / "workers.log").read_text()[-4000:])
         return record
@@ -191,19 +197,16 @@ async def _faults(
         record.faults[name] += 1
 
     async def restart_database() -> None:
-        with psycopg.connect(record.database) as connection:
-            (away,) = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone() or (0,)
-        await asyncio.to_thread(database.stop)
-        await asyncio.sleep(0.5)
-        await asyncio.to_thread(database.start)
-        with psycopg.connect(record.database) as connection:
-            (back,) = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone() or (0,)
-        record.outages.append((away, back))
+        with record.fault(AWAY):
+            await asyncio.to_thread(database.stop)
+            await asyncio.sleep(0.5)
+            await asyncio.to_thread(database.start)
 
     async def restart_bus() -> None:
-        await asyncio.to_thread(bus.stop)
-        await asyncio.sleep(1.0)
-        await asyncio.to_thread(bus.start)
+        with record.fault("NATS was away"):
+            await asyncio.to_thread(bus.stop)
+            await asyncio.sleep(1.0)
+            await asyncio.to_thread(bus.start)
 
     async def kill() -> None:
         while loop.time() + KILL_EVERY < over:

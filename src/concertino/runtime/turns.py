@@ -76,6 +76,15 @@ class _Held:
     """The context as the store has it."""
 
 
+@record
+class _Following:
+    """A turn that began in this process, until its history is kept and the turn after it has begun."""
+
+    live: LiveRun
+    kept: asyncio.Event
+    task: asyncio.Task[None]
+
+
 class TurnStarter:
     """Starts turns. The store decides which turn is next; this process keeps what the next one would load."""
 
@@ -87,7 +96,7 @@ class TurnStarter:
         self._failures: dict[str, int] = {}
         """By queued turn: how often it could not be started here."""
         self._held: OrderedDict[tuple[Scope, str], _Held] = OrderedDict()
-        self._following: dict[str, asyncio.Task[None]] = {}
+        self._following: dict[str, _Following] = {}
         self._looking: set[asyncio.Task[bool]] = set()
 
     async def start(
@@ -101,8 +110,9 @@ class TurnStarter:
 
         async def run(given: Chat, held: _Held) -> LiveRun:
             live = await self._runs._start(given, agent, turn.run_id)
-            follow = self._follow(scope, conversation_id, held, live)
-            self._following[live.id] = asyncio.create_task(follow, name=f"turn {live.id}")
+            follow = self._follow(scope, conversation_id, held, live, kept := asyncio.Event())
+            task = asyncio.create_task(follow, name=f"turn {live.id}")
+            self._following[live.id] = _Following(live, kept, task)
             self.events.wake(live.id)
             return live
 
@@ -179,22 +189,26 @@ class TurnStarter:
         return await self.events.left_queue(run_id)
 
     async def settled(self, run_id: str) -> None:
-        """Wait until the history of a turn that has ended here is kept."""
-        if (task := self._following.get(run_id)) is not None:
-            await asyncio.wait([task])
+        """Wait until the history of a turn that has ended here is kept; do not wait for the end itself."""
+        following = self._following.get(run_id)
+        if following is not None and following.live.done:
+            await following.kept.wait()
 
     def forget(self, scope: Scope, conversation_id: str) -> None:
         """Drop the history of a conversation."""
         self._held.pop((scope, conversation_id), None)
 
     async def close(self) -> None:
-        """Stop following turns."""
-        for task in self._following.values():
-            task.cancel()
-        if self._following:
-            await asyncio.wait(self._following.values())
+        """Wait for what is being started, and stop following turns."""
         if self._looking:
             await asyncio.wait(self._looking)
+        following = list(self._following.values())
+        for each in following:
+            each.task.cancel()
+            each.kept.set()
+        if following:
+            await asyncio.wait([each.task for each in following])
+        self._following.clear()
 
     async def _start_due(self, due: DueTurn) -> bool:
         """Start a claimed turn. Return whether it was ended instead."""
@@ -289,22 +303,34 @@ class TurnStarter:
                 self._held.popitem(last=False)
         return held
 
-    async def _follow(self, scope: Scope, conversation_id: str, before: _Held, live: LiveRun) -> None:
+    async def _follow(
+        self, scope: Scope, conversation_id: str, before: _Held, live: LiveRun, kept: asyncio.Event
+    ) -> None:
         """Keep the history of a turn when it has ended, and start the next one."""
+        try:
+            try:
+                if not await self._has_ended(scope, conversation_id, before, live):
+                    return
+            finally:
+                kept.set()
+            with suppress(ConcertinoError):
+                await self.look()
+        finally:
+            self._following.pop(live.id, None)
+
+    async def _has_ended(self, scope: Scope, conversation_id: str, before: _Held, live: LiveRun) -> bool:
+        """Keep the history of a turn; return False if it was parked, or another process continues it."""
         try:
             result = await live.result()
             if result.status not in ENDED_STATES:
-                return
+                return False
             stored = await self._store.turn(scope, conversation_id, live.id)
             if stored.state not in ENDED_STATES:
-                return  # parked, or continued by another process
+                return False
             await self._keep_turn(scope, conversation_id, before, result)
         except ConcertinoError as error:
             log.info("turn %s is not kept: %s", live.id, type(error).__name__)
-        finally:
-            del self._following[live.id]
-        with suppress(ConcertinoError):
-            await self.look()
+        return True
 
     async def _keep_turn(self, scope: Scope, conversation_id: str, before: _Held, result: RunResult) -> None:
         """Keep the messages of a turn as the data policy leaves them.

@@ -117,7 +117,7 @@ class Queries(Protocol):
     """Reads runs in the form that the data policy leaves."""
 
     async def run(self, scope: AnyScope, run_id: str) -> StoredRun | None:
-        """Return one run, or None."""
+        """Return one run, or None; a root as it is after all writes to its tree that this process began before."""
         ...
 
     async def runs(

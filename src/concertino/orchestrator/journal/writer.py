@@ -362,7 +362,10 @@ class Journal:
         """Find out whether a cancelled append was carried out, so that nothing is written twice or lost."""
         assert self._unsure is not None
         row, gathered = self._unsure
-        run = await store.run(self.scope, self.run_id)
+        root_id = self._tree.root_id
+        run = await store.run(self.scope, root_id)  # a store reads a root after all writes to its tree, also that one
+        if self.run_id != root_id:
+            run = await store.run(self.scope, self.run_id)
         if run is None or run.entries <= row.seq:
             self._unwritten(gathered)
         else:

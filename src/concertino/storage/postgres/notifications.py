@@ -14,6 +14,21 @@ from .settings import conninfo, parsed
 
 _PATIENCE = 5.0
 """Seconds in which a statement is to end."""
+_QUIET = 4.0
+"""Seconds without a notification after which the server is asked whether it is still there."""
+
+
+class _WatchedConnection(psycopg.AsyncConnection[Any]):
+    """A connection that is closed if a statement has no answer, as through a link that drops everything."""
+
+    async def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        """Wait for the server; with *timeout*, silence is expected. Raises `psycopg.OperationalError`."""
+        try:
+            return await super().wait(gen, interval, _PATIENCE + 1 if timeout is None else timeout)
+        except psycopg.OperationalError as error:
+            if timeout is None and error.sqlstate is None:  # not an answer of the server
+                self.pgconn.finish()
+            raise
 
 
 class Notifications:
@@ -36,11 +51,14 @@ class Notifications:
         try:
             self._listening = await self._connect()
             async with self._listening as connection:
-                await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+                listen = sql.SQL("LISTEN {}").format(sql.Identifier(self._channel))
+                await connection.execute(listen)
                 begun()
-                async for notice in connection.notifies():
-                    if self._sending is None or notice.pid != self._sending.info.backend_pid:
-                        call(notice.payload)
+                while True:
+                    async for notice in connection.notifies(timeout=_QUIET):
+                        if self._sending is None or notice.pid != self._sending.info.backend_pid:
+                            call(notice.payload)
+                    await connection.execute(listen)  # changes nothing; a half-open connection has no answer
         except psycopg.Error as error:
             raise StorageError("the connection for notifications was lost") from error
         finally:
@@ -64,4 +82,4 @@ class Notifications:
                 await connection.close()
 
     async def _connect(self) -> psycopg.AsyncConnection[Any]:
-        return await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
+        return await _WatchedConnection.connect(self._conninfo, autocommit=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from concertino import AgentConfig, AssistantMessage, ModelRequest, Resources, Runtime, Scope, ToolContext, tool
-from concertino.messages import Text, ToolCall, ToolMessage
+from concertino.messages import Text, ToolCall, ToolMessage, UserMessage
 from concertino.providers import ModelEvent, Reply
 from concertino.storage import SqliteStore, encode_message
 from concertino.usage import Tokens
@@ -117,6 +117,27 @@ def early(found: Evidence) -> None:
     later.journals = {run_id: replace(journal, entries=[begun, *journal.entries[1:]])}
 
 
+def swapped(found: Evidence) -> None:
+    """Let the messages of both turns have come in the other order."""
+    found.conversations = {each: turns[::-1] for each, turns in found.conversations.items()}
+
+
+def unmeasured(found: Evidence) -> None:
+    """Mark all answers as lost."""
+    for tree in found.trees:
+        tree.usage = [replace(record, source="unknown") for record in tree.usage]
+
+
+def edited_past(found: Evidence) -> None:
+    """Change the first message that the second turn was sent, on record and at the provider."""
+    later = max(found.trees, key=lambda tree: tree.root.start.started)
+    ((run_id, journal),) = later.journals.items()
+    other = UserMessage("another message")
+    later.journals = {run_id: replace(journal, history=[other, *journal.history[1:]])}
+    for call in found.calls[2:]:
+        call["request"]["messages"][0] = encode_message(other)
+
+
 BREAKS: dict[str, tuple[str, Callable[[Evidence], Any]]] = {
     "two last events": ("I1", lambda found: first(found).events.append(first(found).events[-1])),  # type: ignore[attr-defined]
     "a call without a result": ("I2", without_result),
@@ -128,10 +149,13 @@ BREAKS: dict[str, tuple[str, Callable[[Evidence], Any]]] = {
     "a stale claim wrote": ("I6", lambda found: changed(found, 1, epoch=2)),
     "a number is missing": ("I7", lambda found: changed(found, 1, seq=7)),
     "turns at the same time": ("I7", early),
+    "turns in the wrong order": ("I7", swapped),
     "an answer that is not booked": ("I8", lambda found: found.calls[0].update(tokens=[11, 11])),
+    "answers that are marked as lost": ("I8", unmeasured),
     "a record of no answer": ("I8", lambda found: found.calls.pop()),  # type: ignore[attr-defined]
     "a run goes on": ("I9", running),
     "a tree is due": ("I9", lambda found: setattr(found, "due", ["run_1"])),
+    "a turn that forgets": ("I10", edited_past),
     "a request that is not on record": (
         "I10",
         lambda found: found.calls[0]["request"].update(messages=found.calls[3]["request"]["messages"][-4:]),

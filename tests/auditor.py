@@ -11,9 +11,9 @@ I4   The effect of an `idempotent` tool has the same key in each attempt, and is
 I5   A call is attempted at most once per claim on its tree.
 I6   Nothing is written under a claim after the next claim has written.
 I7   Entries, steps, events, and the turns of a conversation are in order.
-I8   The ledger has each answer of the provider, to the token; answers that were lost are marked as such.
+I8   The ledger has each answer of the provider, to the token; only answers that were lost are marked as such.
 I9   Nothing is open: no run, turn, operation, wait or claimable tree.
-I10  Each request begins with the one before it, and is on record.
+I10  Each request begins with the one before it, also in the next turn, and is on record.
 
 Both logs are written by processes that no fault hits, one JSON object a line:
 
@@ -28,6 +28,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -258,7 +259,7 @@ def _claims(found: Evidence) -> Iterator[Violation]:
             for entry in journal.entries:
                 times[entry.epoch].append(entry.at)
         ordered = sorted(times)
-        for earlier, later in zip(ordered, ordered[1:], strict=False):
+        for earlier, later in pairwise(ordered):
             if max(times[earlier]) > min(times[later]):
                 yield Violation("I6", tree.root.start.run_id, f"claim {earlier} wrote after claim {later} had written")
 
@@ -277,9 +278,11 @@ def _order(found: Evidence) -> Iterator[Violation]:
             yield Violation("I7", tree.root.start.run_id, "the numbers of its events do not ascend")
     spans = {tree.root.start.run_id: _span(tree) for tree in found.trees if tree.root.end is not None and tree.journals}
     for conversation_id, turns in found.conversations.items():
-        started = sorted((spans[turn.run_id] for turn in turns if turn.run_id in spans), key=lambda span: span[0])
-        for (_, ended), (begun, _) in zip(started, started[1:], strict=False):
-            if begun < ended:
+        started = [spans[turn.run_id] for turn in turns if turn.run_id in spans]  # in the order of their messages
+        for (earlier, ended), (begun, _) in pairwise(started):
+            if begun < earlier:
+                yield Violation("I7", conversation_id, "a turn ran before one whose message came earlier")
+            elif begun < ended:
                 yield Violation("I7", conversation_id, "two turns ran at the same time")
 
 
@@ -305,9 +308,15 @@ def _ledger(found: Evidence) -> Iterator[Violation]:
         entered = [state for step in read_steps(journal) for key, state in step.common.transitions if _is_attempt(key)]
         # An attempt that is cancelled before it is sent uses nothing.
         attempts = entered.count("running") - entered.count("cancelled")
-        booked = sum(row.run_id == journal.run.start.run_id for row in rows)
-        if journal.run.end is not None and booked < attempts:
-            yield Violation("I8", _name(journal), f"{attempts} attempts, {booked} rows")
+        booked = [row for row in rows if row.run_id == journal.run.start.run_id]
+        if journal.run.end is not None and len(booked) < attempts:
+            yield Violation("I8", _name(journal), f"{attempts} attempts, {len(booked)} rows")
+        answered = {entry.step for entry in journal.entries if entry.kind == "model_answered"}
+        measured_steps = {int(row.id.split(":")[1]) for row in booked if row.source == "measured"}
+        if answered - measured_steps:
+            yield Violation(
+                "I8", _name(journal), f"no measured row for the answers of steps {answered - measured_steps}"
+            )
 
 
 def _is_attempt(key: str) -> bool:
@@ -333,16 +342,21 @@ def _history(found: Evidence) -> Iterator[Violation]:
     """I10."""
     sent: set[tuple[str, ...]] = set()
     changed = any(tree.journals.keys() != tree.runs.keys() for tree in found.trees)
+    asked: dict[str, list[tuple[str, ...]]] = {}
     for journal in found.journals():
-        before: tuple[str, ...] = ()
-        edited = any(_edits(step) for step in read_steps(journal))
-        changed |= edited
-        for step, _, request in requests(journal):
-            now = tuple(encode_message(message) for message in request.messages)
-            if not edited and now[: len(before)] != before:
-                yield Violation("I10", _name(journal), f"the request of step {step} changes what was sent before")
-            sent.add(now)
-            before = now
+        made = [tuple(encode_message(message) for message in request.messages) for _, _, request in requests(journal)]
+        sent.update(made)
+        if any(_edits(step) for step in read_steps(journal)):
+            changed = True
+            continue
+        asked[journal.run.start.run_id] = made
+        for before, now in pairwise(made):
+            if now[: len(before)] != before:
+                yield Violation("I10", _name(journal), "a request changes what was sent before")
+    for turn in (each for turns in found.conversations.values() for each in turns if each.parent):
+        earlier, later = asked.get(turn.parent, []), asked.get(turn.run_id, [])
+        if earlier and later and later[0][: len(earlier[-1])] != earlier[-1]:
+            yield Violation("I10", turn.run_id, "its first request does not begin with the turn before it")
     for call in found.calls if not changed else ():
         if tuple(call["request"]["messages"]) not in sent:
             last = call["request"]["messages"][-1]
