@@ -10,7 +10,7 @@ from urllib.parse import quote
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute
 
 from ...errors import ConcertinoError, UnknownRunError
 from ...messages import AssistantMessage, Media, MediaPart, Message, ToolMessage, UserMessage
@@ -18,7 +18,7 @@ from ...runtime import Conversation
 from ...storage.conversation_types import ENDED_STATES, StoredTurn
 from ..conversation_endpoints import event_source
 from ..endpoint import ApiCall
-from ..error_form import error_response
+from ..error_form import FormedRoute, error_response
 from .live_page import page_frames, version_of
 from .month_usage import month_usage
 from .run_details import run_panel
@@ -33,14 +33,25 @@ _INLINE = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _View = Callable[[Site, ApiCall], Awaitable[Response]]
 
 
-def page_routes(agents: Sequence[PageAgent] = (), *, title: str = "Concertino") -> list[Route]:
+def page_routes(agents: Sequence[PageAgent] = (), *, title: str = "Concertino") -> list[BaseRoute]:
     """Return the routes of a page, which `create_app` takes as its `routes` below the empty path.
 
     *agents* presents agents of the application: their labels, descriptions and example messages. An agent that is not
     among them is shown by its name, a worker with the texts of its definition.
     """
     site = Site(agents, title)
-    return [Route(path, _answering(site, view), methods=["GET"]) for path, view in _VIEWS.items()]
+
+    def error_form(request: Request, _: Exception, status: int, __: str) -> Response | None:
+        if not _wants_page(request):
+            return None
+        return site.page(request, "error.html", status, layout="bare.html", title="Error", status_code=status)
+
+    return [FormedRoute(path, _answering(site, view), error_form, methods=["GET"]) for path, view in _VIEWS.items()]
+
+
+def _wants_page(request: Request) -> bool:
+    """Return whether a person has opened the address, and not a script."""
+    return "text/html" in request.headers.get("accept", "")
 
 
 def _answering(site: Site, view: _View) -> Callable[[Request], Awaitable[Response]]:
@@ -49,10 +60,10 @@ def _answering(site: Site, view: _View) -> Callable[[Request], Awaitable[Respons
             return await view(site, ApiCall(request))
         except (ConcertinoError, HTTPException) as error:
             status = error_response(request, error).status_code
-            if status >= 500 or "text/html" not in request.headers.get("accept", ""):
+            if status >= 500 or not _wants_page(request):
                 raise
             frame = await frame_values(ApiCall(request), title="Error")
-            return site.page(request, "error.html", status, status_code=status, **frame)
+            return site.page(request, "error.html", status, layout="frame.html", status_code=status, **frame)
 
     return answer
 
