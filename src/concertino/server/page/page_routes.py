@@ -82,6 +82,7 @@ async def _home(site: Site, call: ApiCall) -> Response:
         agents=agents,
         chosen=chosen,
         worker=False,
+        workers=[agent.name for agent in agents if worker_of(call.runtime, agent.name) is not None],
         goal=None,
         conversation=None,
         version="",
@@ -96,13 +97,15 @@ async def _conversation(site: Site, call: ApiCall) -> Response:
     stored = await conversation.read()
     agent = site.agent(call.runtime, stored.agent)
     turns, earlier = await _turns(site, call, conversation, None)
+    worker = worker_of(call.runtime, stored.agent) is not None
     return site.page(
         call.request,
         "chat.html",
         **await frame_values(call, title=stored.title or "Chat", here=stored.id),
         agents=[agent],
         chosen=agent,
-        worker=worker_of(call.runtime, stored.agent) is not None,
+        worker=worker,
+        workers=[agent.name] if worker else [],
         goal=await goal_of(call, stored.agent, stored.busy or stored.leaf),
         conversation=stored,
         version=version,
