@@ -11,7 +11,7 @@ from .conftest import Desk
 from .test_browser import answered, expect, send
 
 pytestmark = pytest.mark.browser
-PHONE = {"viewport": {"width": 375, "height": 700}, "is_mobile": True, "has_touch": True}
+PHONE: dict[str, Any] = {"viewport": {"width": 375, "height": 700}, "is_mobile": True, "has_touch": True}
 
 
 async def test_a_message_is_shown_before_the_server_has_it(shop: Desk) -> None:

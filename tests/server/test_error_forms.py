@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from concertino.testing import ScriptedModel
 from .kit import User, authenticate
 
 Json = dict[str, Any]
-FORMS = {
+FORMS: dict[str, Callable[[Any], str]] = {
     "/api/chat": lambda answer: answer.text,
     "/agui": lambda answer: answer.json()["message"],
     "/v1/chat/completions": lambda answer: openai_text(answer.json()),

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from ...errors import ConcertinoError, UnknownRunError
-from ...messages import AssistantMessage, Media, MediaPart, Message, ToolMessage, UserMessage
+from ...errors import ConcertinoError
+from ...messages import UserMessage
 from ...runtime import Conversation
 from ...storage.conversation_types import ENDED_STATES, StoredTurn
 from ..conversation_endpoints import event_source
@@ -29,7 +27,6 @@ from .worker_pages import goal_document, goal_of, worker_list, worker_of, worker
 
 _TURNS = 12
 """Turns of one page of a conversation."""
-_INLINE = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _View = Callable[[Site, ApiCall], Awaitable[Response]]
 
 
@@ -151,27 +148,6 @@ async def _search(site: Site, call: ApiCall) -> Response:
     return site.page(call.request, "search.html", found=found, text=text, **frame)
 
 
-async def _media(_: Site, call: ApiCall) -> Response:
-    """Return an image or a file of a run's messages."""
-    wanted = call.request.path_params["digest"]
-    run_id = call.request.path_params["run"]
-    if await call.runtime.store.run(call.scope, run_id) is None:
-        raise UnknownRunError(f"there is no run {run_id!r}")
-    for stored in await call.runtime.store.messages(call.scope, run_id):
-        for media in _media_of(stored.message):
-            if media.digest == wanted and media.data is not None:
-                name = quote(media.name or wanted[:12], safe="")
-                shown = "inline" if media.essence in _INLINE else "attachment"
-                headers = {
-                    "Content-Type": media.essence if media.essence in _INLINE else "application/octet-stream",
-                    "Content-Disposition": f"{shown}; filename*=UTF-8''{name}",
-                    "Content-Security-Policy": "default-src 'none'; sandbox",
-                    "Cache-Control": "private, max-age=86400",
-                }
-                return Response(base64.b64decode(media.data), headers=headers)
-    raise HTTPException(404, "there is no such file")
-
-
 async def _asset(site: Site, call: ApiCall) -> Response:
     found = site.assets.get(call.request.path_params["name"])
     if found is None:
@@ -193,7 +169,6 @@ _VIEWS: dict[str, _View] = {
     "/usage": month_usage,
     "/search": _search,
     "/conversations": _conversation_list,
-    "/media/{run}/{digest}": _media,
     "/assets/{version}/{name}": _asset,
 }
 
@@ -243,11 +218,3 @@ async def _shown(site: Site, call: ApiCall, turn: StoredTurn) -> dict[str, Any]:
         "next": turn.siblings[index + 1] if index + 1 < len(turn.siblings) else "",
         "version": index + 1,
     }
-
-
-def _media_of(message: Message) -> Sequence[Media]:
-    if isinstance(message, UserMessage | ToolMessage):
-        return message.media
-    if isinstance(message, AssistantMessage):
-        return [part.media for part in message.parts if isinstance(part, MediaPart)]
-    return ()
