@@ -90,6 +90,17 @@ async def test_the_state_of_a_call_is_not_cut_off(shop: Desk) -> None:
     assert await state.evaluate("(each) => each.scrollWidth <= each.clientWidth")
 
 
+async def test_an_edited_message_has_the_width_of_the_column(shop: Desk) -> None:
+    page = await shop.open()
+    await send(page, "Hi")
+    await answered(page)
+    await page.get_by_role("button", name="Edit message").click()
+    box = await page.get_by_label("Edited message").bounding_box()
+    assert box["width"] > 500
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("button", name="Edit message")).to_be_focused()
+
+
 async def test_an_address_that_does_not_exist_is_a_page(shop: Desk) -> None:
     page = await shop.open("/nothing")
     await page.get_by_role("link", name="Start a new chat").click()
