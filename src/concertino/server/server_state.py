@@ -54,7 +54,7 @@ class Closing:
 
 
 class StoreCheck:
-    """Whether the store can be read. Requests that come together, or within a second, share one check.
+    """Checks that the store can be read. Requests that come together, or within a second, share one check.
 
     Requests that ask need no session and have no rate, since a proxy asks all the time.
     """
