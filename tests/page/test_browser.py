@@ -96,7 +96,7 @@ async def test_a_call_is_allowed_with_other_arguments(shop: Desk) -> None:
     await expect(card.locator("pre")).to_contain_text('"order": "A-17 <b>"')
     await expect(card.locator("pre")).to_contain_text('"euros": 120')
     await card.get_by_role("button", name="Edit arguments").click()
-    field = card.get_by_label("Arguments, as JSON")
+    field = card.get_by_label("These arguments will be used, as JSON")
     await field.fill("{")
     await card.get_by_role("button", name="Allow").click()
     await expect(card.get_by_role("alert")).to_contain_text("not a JSON object")

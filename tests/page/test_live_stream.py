@@ -169,6 +169,17 @@ async def test_sub_agents_are_a_tree(reader: Reader) -> None:
     assert len([id for id in reader.shown if "-text-" in id]) >= 3
 
 
+async def test_a_call_in_progress_is_running(reader: Reader, desk_app: Starlette) -> None:
+    await reader.send("delegate")
+    await reader.until(lambda: "The beginning" in reader.text)
+    await reader.until(lambda: '<span class="call-state">running</span>' in reader.text)
+    (tree,) = [html for id, html in reader.shown.items() if id.endswith("-agents")]
+    assert '<span class="agent-activity">calling helper</span>' in tree
+    desk_app.state.model.gate.set()
+    await reader.over()
+    assert '<span class="call-state">done</span>' in reader.text
+
+
 async def test_a_worker_reports_its_passes(reader: Reader) -> None:
     goal = (await reader.http.post("/api/workers/analyst/goals", json={"text": "Check"})).json()
     await reader.http.get(f"/api/conversations/{goal['conversation_id']}/turns/{goal['id']}/events")

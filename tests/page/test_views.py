@@ -145,7 +145,7 @@ async def test_files_and_pictures_are_shown(ann: Visitor) -> None:
     note = await ann.api("POST", "/api/files?name=a.txt", content=b"<script>", headers={"content-type": "text/plain"})
     turn = await ann.ask("see", files=[image["id"], note["id"]])
     html = await ann.page(ann.here)
-    found = re.findall(rf"/media/{turn}/\w+", html)
+    found = re.findall(rf"/api/runs/{turn}/media/\w+", html)
     assert len(set(found)) == 2
     assert "&lt;img&gt;.png" in html
     shown = await ann.http.get(found[0])
@@ -155,7 +155,7 @@ async def test_files_and_pictures_are_shown(ann: Visitor) -> None:
     assert text.headers["content-disposition"].startswith("attachment")
     assert "sandbox" in text.headers["content-security-policy"]
     await ann.ask("picture")
-    assert len(set(re.findall(r"/media/\w+/\w+", await ann.page(ann.here)))) == 3
+    assert len(set(re.findall(r"/api/runs/\w+/media/\w+", await ann.page(ann.here)))) == 3
 
 
 async def test_built_in_agents_cite_their_sources(tmp_path: Path) -> None:
@@ -279,17 +279,17 @@ async def test_search_finds_turns(app: Starlette, ann: Visitor) -> None:
 
 async def test_nothing_of_another_user_is_shown(app: Starlette, ann: Visitor) -> None:
     turn = await ann.ask("picture")
-    (media,) = set(re.findall(rf"/media/{turn}/\w+", await ann.page(ann.here)))
+    (media,) = set(re.findall(rf"/api/runs/{turn}/media/\w+", await ann.page(ann.here)))
     bob = Visitor(app, "bob")
-    for path in (ann.here, f"{ann.here}/turns", f"{ann.here}/live", f"{ann.here}/document", media):
+    for path in (ann.here, f"{ann.here}/turns", f"{ann.here}/live", f"{ann.here}/document"):
         html = await bob.page(path, 404)
         assert "There is nothing here" in html
         assert (await bob.http.get(path)).json()["error"]["code"]
-    assert (await bob.http.get(f"/runs/{turn}/panel")).status_code == 404
+    for path in (f"/runs/{turn}/panel", media):
+        assert (await bob.http.get(path)).status_code == 404
     assert ann.conversation not in await bob.page("/")
     assert "Nothing was used" in await bob.page("/usage")
-    await ann.page("/media/nothing/here", 404)
-    await ann.page(media[:-1], 404)
+    assert (await ann.http.get(media[:-1])).status_code == 404
     await ann.page("/workers/nobody", 404)
 
 
@@ -314,5 +314,5 @@ async def test_the_page_works_below_a_path(app: Starlette) -> None:
     html = await ann.page(ann.here)
     for address in re.findall(r'(?:src|href|action)="(/[^"]*)"', html):
         assert address.startswith("/assistant/"), address
-    assert f'src="/assistant/media/{turn}/' in html
+    assert f'src="/assistant/api/runs/{turn}/media/' in html
     assert json.dumps("/assistant")[1:-1] in html

@@ -34,7 +34,7 @@ async def fill(store: PostgresStore, tenant: str) -> None:
     conversation = f"c-{tenant}"
     await store.open_conversation(scope, conversation, "supervisor")
     await turn(store, f"t-{tenant}", scope=scope, conversation_id=conversation)
-    await store.due_turns(OPERATOR)  # has the words of the turn that has ended
+    await store.claim_turns(OPERATOR, 60.0)  # has the words of the turn that has ended
     await store.set_title(scope, conversation, secret)
     await store.queue_turn(scope, conversation, QueuedTurn(run_id=f"q-{tenant}", input={"message": secret}))
     media = Media("image/png", b64encode(secret.encode()).decode())

@@ -233,8 +233,8 @@ class _Late(MemoryStore):
         super().__init__()
         self.first: Sequence[DueTurn] = ()
 
-    async def due_turns(self, *arguments: Any, **options: Any) -> Sequence[DueTurn]:
-        self.first = self.first or await super().due_turns(*arguments, **options)
+    async def claim_turns(self, *arguments: Any, **options: Any) -> Sequence[DueTurn]:
+        self.first = self.first or await super().claim_turns(*arguments, **options)
         return self.first
 
 
@@ -260,15 +260,15 @@ class _Listing(MemoryStore):
         super().__init__()
         self.asked, self.answer = asyncio.Event(), asyncio.Event()
 
-    async def due_turns(self, *arguments: Any, **options: Any) -> Sequence[DueTurn]:
-        found = await super().due_turns(*arguments, **options)
+    async def claim_turns(self, *arguments: Any, **options: Any) -> Sequence[DueTurn]:
+        found = await super().claim_turns(*arguments, **options)
         self.asked.set()
         await self.answer.wait()
         return found
 
 
-async def test_no_turn_starts_in_a_runtime_that_closes() -> None:
-    """Its run would be left behind with a claim, and wait for the end of its lease."""
+async def test_a_turn_that_a_closing_runtime_has_claimed_is_free_for_others() -> None:
+    """Its run would otherwise be left behind with a claim, and wait for the end of its lease."""
     held, store = Held(), _Listing()
     runtime = process(store, held.model)
     conversation = await runtime.conversation(ANN, "c", agent="desk")
@@ -282,4 +282,7 @@ async def test_no_turn_starts_in_a_runtime_that_closes() -> None:
     await asyncio.sleep(0)  # it begins
     store.answer.set()
     await asyncio.wait([closing, following])
-    assert (await queued.read()).state == "queued"
+    other = process(store, held.model)
+    live = await other.resume(ANN, queued.id)
+    assert (await live.result()).text == "second"
+    await other.close()

@@ -404,19 +404,20 @@ async def _leave_to_others(
 ) -> ConversationTurn:
     """Record a message for the processes that take the work of the agent."""
     busy, run_id = (await conversation.read()).busy, None
-    error, urgent = _busy_with(conversation, busy), bool(busy) and when_busy == "interrupt"
+    error = _busy_with(conversation, busy)
+    interrupts = when_busy == "interrupt"
     try:
         if busy and when_busy == "steer":
             run_id = await conversation._wait_in_line(turn, chat, when_busy, error, when="busy")
         if run_id is None:
             when: QueueWhen = "idle" if when_busy == "refuse" else "always"
             run_id = await conversation._wait_in_line(turn, chat, "queue", error, when=when)
-    except TurnExistsError as exists:  # the same key again: the process that queued it may have died before the stop
+    except TurnExistsError as exists:
         run_id = exists.run_id
-        urgent = urgent and await _is_queued(conversation, run_id)
+        interrupts = interrupts and await _is_queued(conversation, run_id)
     if run_id is None:  # another message may have come first, at another web process
         raise _busy_with(conversation, busy or (await conversation.read()).busy)
-    if urgent:
+    if interrupts and busy not in ("", run_id):
         await conversation._interrupt(busy)
     conversation._starter.seat.ring(conversation.agent)
     return ConversationTurn(conversation, run_id)

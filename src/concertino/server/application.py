@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from starlette.applications import Starlette
@@ -14,12 +15,12 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from ..errors import ConcertinoError
 from ..runtime import Runtime
-from ..scope import OPERATOR
 from .account_endpoints import account, file_endpoints
 from .conversation_endpoints import conversations, turns
 from .endpoint import ApiEndpoint, routes_of
-from .error_form import error_response
+from .error_form import ErrorForms
 from .file_folder import FileFolder
+from .json_body import JSON
 from .openapi import openapi_document
 from .protection import Authenticate, Authentication, BodyLimit, OriginGuard, SecurityHeaders
 from .request_limits import RequestRates, ServerLimits
@@ -53,6 +54,7 @@ def create_app(
     """
     limits = limits or ServerLimits()
     rates = RequestRates(limits)
+    forms = ErrorForms(routes or {})
     groups = [conversations, turns, runs, approvals, workers, account]
     uploads: dict[str, int] = {}
     if files is not None:
@@ -90,9 +92,9 @@ def create_app(
             ),
         ],
         exception_handlers={
-            HTTPException: error_response,
-            ConcertinoError: error_response,
-            Exception: error_response,
+            HTTPException: forms.response,
+            ConcertinoError: forms.response,
+            Exception: forms.response,
         },
     )
     app.state.server = ServerState(runtime, agents, files, rates)
@@ -108,7 +110,7 @@ async def _ready(request: Request) -> Response:
     state: ServerState = request.app.state.server
     if state.draining:
         return JSONResponse({"status": "draining"}, 503, RETRY_AFTER)
-    await state.runtime.store.event_positions(OPERATOR, [""])
+    await state.store_check.passed()
     return JSONResponse({"status": "ready"})
 
 
@@ -127,10 +129,12 @@ def _below(prefix: str, route: BaseRoute) -> BaseRoute:
 
 
 def _document(endpoints: Sequence[ApiEndpoint]) -> Callable[[Request], Awaitable[Response]]:
-    document = openapi_document(endpoints)
+    # Written once: requests for it need no session, and have no rate.
+    document = json.dumps(openapi_document(endpoints), separators=(",", ":")).encode()
 
     async def answer(request: Request) -> Response:
         root = request.scope.get("root_path", "")
-        return JSONResponse(document | ({"servers": [{"url": root}]} if root else {}))
+        servers = f'{{"servers":[{{"url":{json.dumps(root)}}}],'.encode() if root else b"{"
+        return Response(servers + document.removeprefix(b"{"), media_type=JSON)
 
     return answer

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
 from pydantic import BaseModel
+from starlette._utils import get_route_path
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
 
 from ..errors import (
     ConcertinoError,
@@ -33,6 +35,9 @@ from ..errors import (
 )
 
 log = logging.getLogger("concertino")
+Handler = Callable[[Request], Awaitable[Response]]
+OwnForm = Callable[[Request, Exception, int, str], Response | None]
+"""Makes the answer of an error from its status and its text; None for the form of the API."""
 
 _STATUS: Mapping[type[Exception], int] = {
     ConfigurationError: 422,
@@ -87,17 +92,63 @@ class ErrorForm(BaseModel):
     error: ErrorBody
 
 
-def error_response(request: Request, error: Exception) -> Response:
-    """Return the answer to a request that failed with *error*. The text of a failure of the server is not sent."""
+class FormedRoute(Route):
+    """A route below whose path errors have a form of their own, such as that of a front-end protocol."""
+
+    def __init__(self, path: str, endpoint: Handler, error_form: OwnForm, *, methods: Sequence[str]) -> None:
+        super().__init__(path, endpoint, methods=methods)
+        self.error_form = error_form
+
+
+class ErrorForms:
+    """The forms of errors by path. *routes* are the further routes of an application by the path below which they are.
+
+    An error that precedes its route, such as a session that is missing, has the form of the routes at its path.
+    """
+
+    def __init__(self, routes: Mapping[str, Sequence[BaseRoute]]) -> None:
+        found = {
+            prefix: each.error_form
+            for prefix, below in routes.items()
+            for each in below
+            if isinstance(each, FormedRoute)
+        }
+        self._forms = dict(sorted(found.items(), key=lambda item: -len(item[0])))
+        """The longest path first."""
+
+    def response(self, request: Request, error: Exception) -> Response:
+        """Return the answer to a request that failed with *error*."""
+        path = get_route_path(request.scope)
+        for prefix, form in self._forms.items():
+            # Routes below the empty path leave `/api` to the API.
+            if path == prefix or (path.startswith(f"{prefix}/") and (prefix or not path.startswith("/api/"))):
+                return error_response(request, error, form)
+        return error_response(request, error)
+
+
+def error_response(request: Request, error: Exception, form: OwnForm | None = None) -> Response:
+    """Return the answer to a request that failed with *error*. The text of a failure of the server is not sent.
+
+    *form* makes an answer of its own form, which gets the headers of the error.
+    """
     if isinstance(error, HTTPException):
-        code = _CODES.get(error.status_code) or HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
-        details = error.details if isinstance(error, InvalidRequestError) else None
-        return _form(error.status_code, code, error.detail, details, error.headers)
-    status, text = failure_of_request(request, error)
+        status, text, headers = error.status_code, error.detail, error.headers
+    else:
+        status, text, headers = *failure_of_request(request, error), None
+    if form is not None and (answer := form(request, error, status, text)) is not None:
+        answer.headers.update(headers or {})
+        return answer
+    details = error.details if isinstance(error, InvalidRequestError) else None
+    return _form(status, error_code(error, status), text, details, headers)
+
+
+def error_code(error: Exception, status: int) -> str:
+    """Return the code of an error for programs."""
+    if isinstance(error, HTTPException):
+        return _CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
     if status >= 500:
-        return _form(status, "server_error", text)
-    code = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
-    return _form(status, code, text)
+        return "server_error"
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
 
 
 def failure_of_request(request: Request, error: Exception) -> tuple[int, str]:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from ..errors import RunStateError, UnknownRunError
+from ..messages import AssistantMessage, Media, Message, ToolMessage, UserMessage
 from ..runtime.timeline import Timeline, read_timeline
 from ..storage.types import StoredRun
 from .conversation_endpoints import event_source, is_over
@@ -28,6 +34,8 @@ from .forms import (
 runs = Endpoints("runs")
 approvals = Endpoints("approvals")
 _ONE = "/api/runs/{run}"
+_INLINE = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_BYTES = "application/octet-stream"
 
 
 @runs("GET", "/api/runs")
@@ -73,6 +81,25 @@ async def run_usage(call: ApiCall, run: str) -> ListForm[UsageForm]:
     root_id = (await stored_run(call, run)).start.root_id
     records = await call.runtime.store.usage(call.scope, root_id)
     return ListForm(items=[UsageForm.model_validate(each) for each in records])
+
+
+@runs("GET", f"{_ONE}/media/{{digest}}", content=(*_INLINE, _BYTES))
+async def read_media(call: ApiCall, run: str, digest: str) -> Response:
+    """Read an image or a file of a run's messages. All but images is an attachment."""
+    await stored_run(call, run)
+    for stored in await call.runtime.store.messages(call.scope, run):
+        for media in _media_of(stored.message):
+            if media.digest == digest and media.data is not None:
+                inline = media.essence in _INLINE
+                name = quote(media.name or digest[:12], safe="")
+                headers = {
+                    "Content-Type": media.essence if inline else _BYTES,
+                    "Content-Disposition": f"{'inline' if inline else 'attachment'}; filename*=UTF-8''{name}",
+                    "Content-Security-Policy": "default-src 'none'; sandbox",
+                    "Cache-Control": "private, max-age=86400",
+                }
+                return Response(base64.b64decode(media.data), headers=headers)
+    raise HTTPException(404, f"run {run} has no media {digest!r:.80}")
 
 
 @runs("GET", f"{_ONE}/receipt")
@@ -148,3 +175,7 @@ async def timeline_of(call: ApiCall, run: str) -> Timeline:
     usage = await store.usage(call.scope, journal.run.start.root_id)
     waits = await store.waits(call.scope, run_id=run, open=False, limit=1000)
     return read_timeline(journal, usage, waits, await store.operations(call.scope, run_id=run))
+
+
+def _media_of(message: Message) -> Sequence[Media]:
+    return message.media if isinstance(message, UserMessage | AssistantMessage | ToolMessage) else ()

@@ -10,10 +10,13 @@ from starlette.requests import Request
 
 from ..errors import ConfigurationError
 from ..runtime import Runtime
+from ..scope import OPERATOR
 from .file_folder import FileFolder
 from .request_limits import RequestRates
 
 RETRY_AFTER = {"Retry-After": "5"}
+_FRESH = 1.0
+"""Seconds for which a check of the store counts."""
 
 
 def state_of(request: Request) -> ServerState | None:
@@ -50,6 +53,31 @@ class Closing:
         return future
 
 
+class StoreCheck:
+    """Checks that the store can be read. Requests that come together, or within a second, share one check.
+
+    Requests that ask need no session and have no rate, since a proxy asks all the time.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._check: asyncio.Task[None] | None = None
+        self._fresh_until = 0.0
+
+    async def passed(self) -> None:
+        """Return if the last check has passed, else raise its error."""
+        loop = asyncio.get_running_loop()
+        if self._check is None or (self._check.done() and loop.time() >= self._fresh_until):
+            self._check = loop.create_task(self._read())
+        await asyncio.shield(self._check)
+
+    async def _read(self) -> None:
+        try:
+            await self._runtime.store.event_positions(OPERATOR, [""])
+        finally:
+            self._fresh_until = asyncio.get_running_loop().time() + _FRESH
+
+
 class ServerState:
     """The values that the endpoints of an application share."""
 
@@ -65,6 +93,7 @@ class ServerState:
         """The names of the agents that a conversation may have; the first is the default."""
         self.files = files
         self.rates = rates
+        self.store_check = StoreCheck(runtime)
         self.draining = False
         """Whether new work is refused, because the process is about to end."""
         self.closing = Closing()

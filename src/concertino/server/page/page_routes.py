@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute
 
-from ...errors import ConcertinoError, UnknownRunError
-from ...messages import AssistantMessage, Media, MediaPart, Message, ToolMessage, UserMessage
+from ...errors import ConcertinoError
+from ...messages import UserMessage
 from ...runtime import Conversation
 from ...storage.conversation_types import ENDED_STATES, StoredTurn
 from ..conversation_endpoints import event_source
 from ..endpoint import ApiCall
-from ..error_form import error_response
+from ..error_form import FormedRoute, error_response
 from .live_page import page_frames, version_of
 from .month_usage import month_usage
 from .run_details import run_panel
@@ -29,18 +27,28 @@ from .worker_pages import goal_document, goal_of, worker_list, worker_of, worker
 
 _TURNS = 12
 """Turns of one page of a conversation."""
-_INLINE = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _View = Callable[[Site, ApiCall], Awaitable[Response]]
 
 
-def page_routes(agents: Sequence[PageAgent] = (), *, title: str = "Concertino") -> list[Route]:
+def page_routes(agents: Sequence[PageAgent] = (), *, title: str = "Concertino") -> list[BaseRoute]:
     """Return the routes of a page, which `create_app` takes as its `routes` below the empty path.
 
     *agents* presents agents of the application: their labels, descriptions and example messages. An agent that is not
     among them is shown by its name, a worker with the texts of its definition.
     """
     site = Site(agents, title)
-    return [Route(path, _answering(site, view), methods=["GET"]) for path, view in _VIEWS.items()]
+
+    def error_form(request: Request, _: Exception, status: int, __: str) -> Response | None:
+        if not _wants_page(request):
+            return None
+        return site.page(request, "error.html", status, layout="bare.html", title="Error", status_code=status)
+
+    return [FormedRoute(path, _answering(site, view), error_form, methods=["GET"]) for path, view in _VIEWS.items()]
+
+
+def _wants_page(request: Request) -> bool:
+    """Return whether a person has opened the address, and not a script."""
+    return "text/html" in request.headers.get("accept", "")
 
 
 def _answering(site: Site, view: _View) -> Callable[[Request], Awaitable[Response]]:
@@ -49,10 +57,10 @@ def _answering(site: Site, view: _View) -> Callable[[Request], Awaitable[Respons
             return await view(site, ApiCall(request))
         except (ConcertinoError, HTTPException) as error:
             status = error_response(request, error).status_code
-            if status >= 500 or "text/html" not in request.headers.get("accept", ""):
+            if status >= 500 or not _wants_page(request):
                 raise
             frame = await frame_values(ApiCall(request), title="Error")
-            return site.page(request, "error.html", status, status_code=status, **frame)
+            return site.page(request, "error.html", status, layout="frame.html", status_code=status, **frame)
 
     return answer
 
@@ -71,6 +79,7 @@ async def _home(site: Site, call: ApiCall) -> Response:
         agents=agents,
         chosen=chosen,
         worker=False,
+        workers=[agent.name for agent in agents if worker_of(call.runtime, agent.name) is not None],
         goal=None,
         conversation=None,
         version="",
@@ -85,13 +94,15 @@ async def _conversation(site: Site, call: ApiCall) -> Response:
     stored = await conversation.read()
     agent = site.agent(call.runtime, stored.agent)
     turns, earlier = await _turns(site, call, conversation, None)
+    worker = worker_of(call.runtime, stored.agent) is not None
     return site.page(
         call.request,
         "chat.html",
         **await frame_values(call, title=stored.title or "Chat", here=stored.id),
         agents=[agent],
         chosen=agent,
-        worker=worker_of(call.runtime, stored.agent) is not None,
+        worker=worker,
+        workers=[agent.name] if worker else [],
         goal=await goal_of(call, stored.agent, stored.busy or stored.leaf),
         conversation=stored,
         version=version,
@@ -137,27 +148,6 @@ async def _search(site: Site, call: ApiCall) -> Response:
     return site.page(call.request, "search.html", found=found, text=text, **frame)
 
 
-async def _media(_: Site, call: ApiCall) -> Response:
-    """Return an image or a file of a run's messages."""
-    wanted = call.request.path_params["digest"]
-    run_id = call.request.path_params["run"]
-    if await call.runtime.store.run(call.scope, run_id) is None:
-        raise UnknownRunError(f"there is no run {run_id!r}")
-    for stored in await call.runtime.store.messages(call.scope, run_id):
-        for media in _media_of(stored.message):
-            if media.digest == wanted and media.data is not None:
-                name = quote(media.name or wanted[:12], safe="")
-                shown = "inline" if media.essence in _INLINE else "attachment"
-                headers = {
-                    "Content-Type": media.essence if media.essence in _INLINE else "application/octet-stream",
-                    "Content-Disposition": f"{shown}; filename*=UTF-8''{name}",
-                    "Content-Security-Policy": "default-src 'none'; sandbox",
-                    "Cache-Control": "private, max-age=86400",
-                }
-                return Response(base64.b64decode(media.data), headers=headers)
-    raise HTTPException(404, "there is no such file")
-
-
 async def _asset(site: Site, call: ApiCall) -> Response:
     found = site.assets.get(call.request.path_params["name"])
     if found is None:
@@ -179,7 +169,6 @@ _VIEWS: dict[str, _View] = {
     "/usage": month_usage,
     "/search": _search,
     "/conversations": _conversation_list,
-    "/media/{run}/{digest}": _media,
     "/assets/{version}/{name}": _asset,
 }
 
@@ -229,11 +218,3 @@ async def _shown(site: Site, call: ApiCall, turn: StoredTurn) -> dict[str, Any]:
         "next": turn.siblings[index + 1] if index + 1 < len(turn.siblings) else "",
         "version": index + 1,
     }
-
-
-def _media_of(message: Message) -> Sequence[Media]:
-    if isinstance(message, UserMessage | ToolMessage):
-        return message.media
-    if isinstance(message, AssistantMessage):
-        return [part.media for part in message.parts if isinstance(part, MediaPart)]
-    return ()

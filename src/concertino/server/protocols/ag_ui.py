@@ -10,7 +10,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute
 
 from ...orchestrator.chat import Chat
 from ...runtime import Conversation, ConversationTurn, Runtime
@@ -20,12 +20,12 @@ from ..event_source import until_failure
 from .ag_ui_stream import AGUIStream
 from .http import (
     BROKEN_OFF,
+    ProtocolRoute,
     agents_of,
     body_of,
     check_streams,
     event_stream,
     first_agent,
-    handled,
     objects,
     scope_of,
     text_field,
@@ -34,7 +34,7 @@ from .turn_log import TurnEvents, WaitAnswer, give, send, turn_log, waits_of
 from .values import BadInputError, JsonObject, media_of
 
 
-def routes(runtime: Runtime, *, agent: str | None = None) -> list[Route]:
+def routes(runtime: Runtime, *, agent: str | None = None) -> list[BaseRoute]:
     """Return the routes, to be mounted under `/agui`: one per agent, and `/` for *agent*, by default the first."""
 
     async def run(request: Request) -> Response:
@@ -43,8 +43,11 @@ def routes(runtime: Runtime, *, agent: str | None = None) -> list[Route]:
             raise HTTPException(404, f"there is no agent {named!r:.80}")
         return await _run(runtime, request, named)
 
-    endpoint = handled(run, lambda _, status, text: JSONResponse({"message": text}, status))
-    return [Route("/", endpoint, methods=["POST"]), Route("/{agent}", endpoint, methods=["POST"])]
+    return [ProtocolRoute(path, run, _error, methods=["POST"]) for path in ("/", "/{agent}")]
+
+
+def _error(_: Exception, status: int, text: str) -> Response:
+    return JSONResponse({"message": text}, status)
 
 
 async def _run(runtime: Runtime, request: Request, agent: str) -> Response:

@@ -14,6 +14,7 @@ from ...events import (
     RunEnded,
     RunEvent,
     RunProgress,
+    RunResult,
     RunStarted,
     Steered,
     StepStarted,
@@ -95,8 +96,10 @@ class AGUIStream(TurnStream):
             case ToolStreamed():
                 call = self._call_id(item.run_id, item.call_id)
                 yield _custom("tool-output-delta", {"toolCallId": call, "delta": item.content})
-            case PartialOutput():
+            case PartialOutput(run_id=self._root_id):
                 yield _state("output", item.value)
+            case PartialOutput():  # the state is the root's
+                yield _custom("output", item.value)
             case CustomEvent():
                 yield _custom(item.name, item.data)
             case Notice():
@@ -223,6 +226,9 @@ class AGUIStream(TurnStream):
             "role": "tool",
             **({"metadata": {"error": True}} if failed else {}),
         }
+        for each in event.media if isinstance(event, ToolDone) else ():
+            named = {"mimeType": each.media_type, "name": each.name, "digest": each.digest}
+            yield _custom("media", {"toolCallId": id, "runId": event.run_id, **named})
         if isinstance(event, ToolDone) and (sources := sources_of(event.data)):
             found = [{"id": each.id, "title": each.title, "location": each.location} for each in sources]
             yield _custom("sources", {"toolCallId": id, "sources": found})
@@ -249,7 +255,7 @@ class AGUIStream(TurnStream):
             yield {"type": "SUBAGENT_ERROR", **ended, "message": failure_of(event.result)}
         else:
             kind = "suspended" if event.result.status == "suspended" else "success"
-            yield {"type": "SUBAGENT_FINISHED", **ended, "outcome": {"type": kind}}
+            yield {"type": "SUBAGENT_FINISHED", **ended, "outcome": {"type": kind}, **_output(event.result)}
 
     def _end_step(self, run_id: str) -> Iterator[JsonObject]:
         if (step := self._steps.pop(run_id, None)) is not None:
@@ -276,7 +282,7 @@ class AGUIStream(TurnStream):
                 outcome = {"type": "interrupt", "interrupts": interrupts}
             else:
                 outcome["pendingToolCallIds"] = [wait.call_id for wait in own]
-        yield {"type": "RUN_FINISHED", **self._ids, "outcome": outcome, **usage}
+        yield {"type": "RUN_FINISHED", **self._ids, "outcome": outcome, **_output(result), **usage}
 
     def _interrupt(self, wait: Wait) -> JsonObject:
         approval = wait.kind == "approval"
@@ -323,6 +329,11 @@ _OWNED = frozenset(
     | {f"TOOL_CALL_{phase}" for phase in ("START", "ARGS", "END", "RESULT")}
 )
 """Types of events that name the sub-agent that they belong to."""
+
+
+def _output(result: RunResult) -> JsonObject:
+    """Return the validated answer of a run as its result."""
+    return {} if result.output is None else {"result": output_of(result)}
 
 
 def _custom(name: str, value: Any) -> JsonObject:

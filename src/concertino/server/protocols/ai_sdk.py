@@ -8,9 +8,8 @@ from contextlib import aclosing
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute
 
-from ...errors import ConcertinoError
 from ...ids import digest
 from ...orchestrator.chat import Chat
 from ...runtime import Conversation, ConversationTurn, Runtime
@@ -18,7 +17,17 @@ from ...storage import StoredTurn
 from ...waits import Wait
 from ..event_source import until_failure
 from .ai_sdk_stream import AISDKStream
-from .http import BROKEN_OFF, body_of, check_streams, event_stream, first_agent, handled, objects, scope_of, text_field
+from .http import (
+    BROKEN_OFF,
+    ProtocolRoute,
+    body_of,
+    check_streams,
+    event_stream,
+    first_agent,
+    objects,
+    scope_of,
+    text_field,
+)
 from .turn_log import TurnEvents, WaitAnswer, give, send, turn_log, waits_of
 from .ui_message import UIMessageBuilder
 from .values import BadInputError, JsonObject, address_of, media_of
@@ -32,18 +41,18 @@ _PAGE = 50
 _Log = AsyncGenerator[TurnEvents, None]
 
 
-def routes(runtime: Runtime, *, agent: str | None = None) -> list[Route]:
+def routes(runtime: Runtime, *, agent: str | None = None) -> list[BaseRoute]:
     """Return the routes, to be mounted under `/api/chat`. *agent* answers; the default is the first of the runtime."""
     chats = _Chats(runtime, agent)
     return [
-        Route("/", handled(chats.send, _error), methods=["POST"]),
-        Route("/{chat}", handled(chats.messages, _error), methods=["GET"]),
-        Route("/{chat}/stream", handled(chats.resume, _error), methods=["GET"]),
-        Route("/{chat}/stop", handled(chats.stop, _error), methods=["POST"]),
+        ProtocolRoute("/", chats.send, _error, methods=["POST"]),
+        ProtocolRoute("/{chat}", chats.messages, _error, methods=["GET"]),
+        ProtocolRoute("/{chat}/stream", chats.resume, _error, methods=["GET"]),
+        ProtocolRoute("/{chat}/stop", chats.stop, _error, methods=["POST"]),
     ]
 
 
-def _error(_: ConcertinoError, status: int, text: str) -> Response:
+def _error(_: Exception, status: int, text: str) -> Response:
     """Return an error as a short text, which the client shows as it is."""
     return PlainTextResponse(text, status)
 

@@ -179,7 +179,10 @@ class AISDKStream(TurnStream):
         elif event.data is None and not event.media:
             yield {"type": "tool-output-available", "toolCallId": id, "output": event.content}
         else:
-            media = [{"mediaType": each.media_type, "name": each.name, "digest": each.digest} for each in event.media]
+            media = [
+                {"mediaType": each.media_type, "name": each.name, "digest": each.digest, "runId": event.run_id}
+                for each in event.media
+            ]
             output = {"content": event.content, "data": event.data, "media": media}
             yield {"type": "tool-output-available", "toolCallId": id, "output": output}
         for source in sources_of(event.data):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from typing import Any
 
@@ -14,7 +14,7 @@ from starlette.responses import Response
 from ...errors import ConcertinoError
 from ...runtime import Runtime
 from ...scope import Scope
-from ..error_form import failure_of_request
+from ..error_form import FormedRoute, Handler, error_response
 from ..event_source import EventSource, joined
 from ..frames import frame
 from ..json_body import json_body
@@ -23,25 +23,29 @@ from .values import BadInputError, JsonObject
 
 Items = Sequence[Mapping[str, Any] | str]
 """JSON objects, or texts that are sent as they are."""
-_Handler = Callable[[Request], Awaitable[Response]]
 BROKEN_OFF = "the answer goes on elsewhere: connect again"
 """The error of a stream that ends before its turn: the process ends, or cannot read the log."""
 
 
-def handled(endpoint: _Handler, form: Callable[[ConcertinoError, int, str], Response]) -> _Handler:
-    """Return *endpoint* with errors in a protocol's *form* of an error, its status and its text.
+class ProtocolRoute(FormedRoute):
+    """A route of a protocol. *form* makes the answer of an error, from its status and its text.
 
     Clients of the protocols expect status 400 for an invalid request.
     """
 
-    async def handle(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except ConcertinoError as error:
-            status, text = failure_of_request(request, error)
+    def __init__(
+        self, path: str, endpoint: Handler, form: Callable[[Exception, int, str], Response], *, methods: Sequence[str]
+    ) -> None:
+        def error_form(_: Request, error: Exception, status: int, text: str) -> Response:
             return form(error, 400 if status == 422 else status, text)
 
-    return handle
+        async def handle(request: Request) -> Response:
+            try:
+                return await endpoint(request)
+            except (ConcertinoError, HTTPException) as error:
+                return error_response(request, error, error_form)
+
+        super().__init__(path, handle, error_form, methods=methods)
 
 
 def scope_of(request: Request) -> Scope:

@@ -152,6 +152,7 @@ class LogPieces:
                 yield from self._void(event.run_id, event.attempt, event.first, event.last)
             case ToolStarted():
                 yield from self._call(number, event, event.call_id, event.name).complete(event.arguments)
+                yield event
             case ToolDone() | ToolFailed():
                 # A call outside a turn whose start is erased has no piece yet.
                 yield from self._call(number, event, event.call_id, event.name).end()

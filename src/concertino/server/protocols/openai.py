@@ -8,17 +8,19 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute
 
-from ...errors import ConcertinoError, RunExistsError, UnknownRunError
+from ...errors import RunExistsError, UnknownRunError
 from ...orchestrator.agent import AgentConfig
 from ...providers import Model
 from ...runtime import Runtime
+from ..error_form import error_code
 from ..event_source import LogEvents, until_failure
 from ..server_state import RETRY_AFTER
-from .http import BROKEN_OFF, agents_of, body_of, counted, event_stream, handled, scope_of, text_field
+from .http import BROKEN_OFF, ProtocolRoute, agents_of, body_of, counted, event_stream, scope_of, text_field
 from .openai_chat import ChatStream, Completion, error_body
 from .openai_input import chat_of
 from .openai_responses import ResponseStream, run_of_response
@@ -41,7 +43,7 @@ class TaskAgent(AgentConfig[Any]):
     )
 
 
-def routes(runtime: Runtime, *, task_model: Model | str | None = None) -> list[Route]:
+def routes(runtime: Runtime, *, task_model: Model | str | None = None) -> list[BaseRoute]:
     """Return the routes, to be mounted under `/v1`.
 
     Each agent of the runtime is a model. The model `tasks` has no tools, and is answered by *task_model*, a cheap one;
@@ -49,12 +51,12 @@ def routes(runtime: Runtime, *, task_model: Model | str | None = None) -> list[R
     """
     api = _API(runtime, task_model)
     return [
-        Route("/models", handled(api.models, _error), methods=["GET"]),
-        Route("/models/{model}", handled(api.model, _error), methods=["GET"]),
-        Route("/chat/completions", handled(api.complete, _error), methods=["POST"]),
-        Route("/responses", handled(api.respond, _error), methods=["POST"]),
-        Route("/responses/{response}", handled(api.response, _error), methods=["GET"]),
-        Route("/responses/{response}/cancel", handled(api.cancel, _error), methods=["POST"]),
+        ProtocolRoute("/models", api.models, _error, methods=["GET"]),
+        ProtocolRoute("/models/{model}", api.model, _error, methods=["GET"]),
+        ProtocolRoute("/chat/completions", api.complete, _error, methods=["POST"]),
+        ProtocolRoute("/responses", api.respond, _error, methods=["POST"]),
+        ProtocolRoute("/responses/{response}", api.response, _error, methods=["GET"]),
+        ProtocolRoute("/responses/{response}/cancel", api.cancel, _error, methods=["POST"]),
     ]
 
 
@@ -62,11 +64,13 @@ class UnknownAgentError(BadInputError):
     """A request names a model that the server does not have."""
 
 
-def _error(error: ConcertinoError, status: int, text: str) -> Response:
-    """Return an error in OpenAI's form."""
+def _error(error: Exception, status: int, text: str) -> Response:
+    """Return an error in OpenAI's form. A request that was refused before it began may be sent again."""
     if isinstance(error, UnknownAgentError):
         return JSONResponse(error_body(text, "invalid_request_error", "model_not_found", "model"), 404)
     kind = "invalid_request_error" if status < 500 else "server_error"
+    if isinstance(error, HTTPException):
+        return JSONResponse(error_body(text, kind, error_code(error, status)), status)
     return JSONResponse(error_body(text, kind), status, _NO_RETRY)
 
 

@@ -7,9 +7,12 @@ export const actions = {
   "edit-arguments": (button) => {
     const edited = button.form.querySelector(".edit-arguments");
     edited.hidden = !edited.hidden;
+    button.closest(".approval").querySelector(".exact").hidden = !edited.hidden;
     button.setAttribute("aria-expanded", String(!edited.hidden));
     button.textContent = edited.hidden ? "Edit arguments" : "Use the original";
-    if (!edited.hidden) edited.querySelector("textarea").focus();
+    if (edited.hidden) return;
+    edited.querySelector("textarea").focus();
+    button.scrollIntoView({ block: "nearest" });
   },
 };
 

@@ -14,6 +14,7 @@ import { Uploads } from "./uploads.js";
 const chat = document.getElementById("chat");
 const composer = document.getElementById("composer");
 const turns = document.getElementById("turns");
+const outbox = document.getElementById("outbox");
 const scroll = document.getElementById("scroll");
 const text = document.getElementById("text");
 const uploads = chat ? new Uploads(composer, text) : null;
@@ -60,6 +61,7 @@ async function sync() {
       if (turns.children[index] !== each) turns.insertBefore(each, turns.children[index] ?? null);
     });
   });
+  settle();
   busy();
   watch();
   scrolling.toEnd();
@@ -124,7 +126,8 @@ function watch() {
 // -- sending
 
 async function begin() {
-  const agent = document.querySelector('input[name="agent"]:checked')?.value ?? chat.dataset.agent;
+  const chosen = document.querySelector('input[name="agent"]:checked');
+  const agent = chosen?.value ?? chat.dataset.agent;
   const label = text.placeholder.replace("Message ", "with ");
   const made = await api("POST", "/api/conversations", { agent });
   conversation = made.id;
@@ -132,6 +135,9 @@ async function begin() {
   document.querySelector('.new-chat').removeAttribute("aria-current");
   history.replaceState(null, "", `${base}/c/${encodeURIComponent(made.id)}`);
   document.body.dataset.here = made.id;
+  const works = "worker" in (chosen ?? chat).dataset;
+  chat.classList.toggle("with-document", works);
+  document.getElementById("document").hidden = !works;
   document.querySelector(".welcome")?.remove();
   document.getElementById("chat-actions").hidden = false;
   Object.assign(document.getElementById("with"), { textContent: label, hidden: false });
@@ -152,17 +158,49 @@ function send(message) {
   const files = uploads.take();
   const whenBusy = composer.elements.when_busy;
   const when_busy = whenBusy.closest("label").hidden ? "queue" : whenBusy.value;
-  sent = sent.then(() => post(message, files, when_busy)).catch(complain);
+  const shown = when_busy === "steer" ? null : showUnsent(message);
+  sent = sent
+    .then(() => post(message, files, when_busy, shown))
+    .catch(complain)
+    .finally(() => shown?.remove());
 }
 
-async function post(message, files, when_busy) {
+/** Shows a message at once, until the list of turns has it: on a slow connection that takes seconds. */
+function showUnsent(message) {
+  const shown = Object.assign(document.createElement("div"), { className: "question" });
+  const row = Object.assign(document.createElement("div"), { className: "question-row" });
+  row.append(
+    Object.assign(document.createElement("div"), { className: "message", textContent: message }),
+    Object.assign(document.createElement("span"), { className: "field", textContent: "Sending" }),
+  );
+  shown.append(row);
+  outbox.append(shown);
+  welcome(false);
+  scrolling.follow();
+  return shown;
+}
+
+/** Removes the messages that the list of turns has. */
+function settle() {
+  for (const each of [...outbox.children]) if (document.getElementById(`turn-${each.dataset.turn}`)) each.remove();
+}
+
+function welcome(visible) {
+  const section = document.querySelector(".welcome");
+  if (section) section.hidden = !visible;
+}
+
+async function post(message, files, when_busy, shown) {
   composer.classList.add("sending");
   const fresh = !conversation;
   try {
     const ids = (await Promise.all(files.values())).map((file) => file.id);
     if (fresh) await begin();
-    await api("POST", path("/turns"), { text: message, files: ids, when_busy }, key());
+    const turn = await api("POST", path("/turns"), { text: message, files: ids, when_busy }, key());
+    if (shown) shown.dataset.turn = turn.id;
+    settle();
   } catch (error) {
+    welcome(true);
     text.value = text.value ? `${message}\n${text.value}` : message;
     uploads.restore(files);
     resize();

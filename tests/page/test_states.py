@@ -1,0 +1,108 @@
+"""States of the page in Chromium that a reader meets seldom: slow requests, narrow screens, errors."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from .conftest import Desk
+from .test_browser import answered, expect, send
+
+pytestmark = pytest.mark.browser
+PHONE: dict[str, Any] = {"viewport": {"width": 375, "height": 700}, "is_mobile": True, "has_touch": True}
+
+
+async def test_a_message_is_shown_before_the_server_has_it(shop: Desk) -> None:
+    page = await shop.open()
+    created, taken = asyncio.Event(), asyncio.Event()
+
+    async def later(route: Any) -> None:
+        await (taken if route.request.url.endswith("/turns") else created).wait()
+        await route.continue_()
+
+    await page.route("**/api/conversations**", later)
+    await page.route("**/api/conversations/*/turns", later)
+    await send(page, "first")
+    unsent = page.locator("#outbox .message")
+    await expect(unsent).to_have_text("first")
+    await expect(page.locator(".welcome")).to_be_hidden()
+    created.set()
+    await send(page, "second")
+    await expect(unsent).to_have_text(["first", "second"])
+    taken.set()
+    await answered(page, 2)
+    await expect(unsent).to_have_count(0)
+    await expect(page.locator("article.turn .message")).to_have_text(["first", "second"])
+
+
+async def test_a_message_that_was_not_sent_is_no_longer_shown(shop: Desk) -> None:
+    page = await shop.open()
+    await page.route("**/api/conversations", lambda route: route.abort())
+    await send(page, "first")
+    await expect(page.get_by_text("The server does not answer.")).to_be_visible()
+    await expect(page.locator("#outbox .message")).to_have_count(0)
+    await expect(page.get_by_role("heading", name="What would you like to know?")).to_be_visible()
+    shop.problems[:] = [each for each in shop.problems if "ERR_FAILED" not in each]
+
+
+async def test_a_chat_with_a_worker_shows_its_living_document(shop: Desk) -> None:
+    page = await shop.open()
+    document = page.get_by_role("region", name="Living document")
+    await expect(document).to_be_hidden()
+    await page.get_by_role("radio", name="Analyst <b>").check(force=True)
+    await send(page, "all orders")
+    await answered(page)
+    await expect(document).to_contain_text("Two orders are late <script>")
+
+
+async def test_edited_arguments_stand_in_place_of_the_original_ones(shop: Desk) -> None:
+    page = await shop.open(**PHONE)
+    await send(page, "refund")
+    card = page.get_by_role("region", name="Allow refund?")
+    await card.get_by_role("button", name="Edit arguments").click()
+    await expect(card.get_by_text("These exact arguments will be used")).to_be_hidden()
+    await expect(card.get_by_role("textbox", name="These arguments will be used, as JSON")).to_be_focused()
+    await expect(card.get_by_role("button", name="Allow")).to_be_in_viewport(ratio=1)
+    await card.get_by_role("button", name="Use the original").click()
+    await expect(card.get_by_text("These exact arguments will be used")).to_be_visible()
+
+
+async def test_controls_keep_their_size_on_a_phone(shop: Desk) -> None:
+    page = await shop.open(**PHONE)
+    await send(page, "refund")
+    await expect(page.get_by_role("region", name="Allow refund?")).to_be_visible()
+    for name in ("Stop the answer", "Send"):
+        box = await page.get_by_role("button", name=name, exact=True).bounding_box()
+        assert box["width"] == box["height"], name
+    await page.goto(shop.address + "/usage")
+    label = page.locator(".days-axis li", has_text="15")
+    assert (await label.bounding_box())["height"] >= 16
+
+
+async def test_the_state_of_a_call_is_not_cut_off(shop: Desk) -> None:
+    page = await shop.open()
+    await send(page, "research")
+    await answered(page)
+    state = page.locator(".call-state").first
+    await state.evaluate("(each) => (each.previousElementSibling.textContent = 'long '.repeat(100))")
+    assert await state.evaluate("(each) => each.scrollWidth <= each.clientWidth")
+
+
+async def test_an_edited_message_has_the_width_of_the_column(shop: Desk) -> None:
+    page = await shop.open()
+    await send(page, "Hi")
+    await answered(page)
+    await page.get_by_role("button", name="Edit message").click()
+    box = await page.get_by_label("Edited message").bounding_box()
+    assert box["width"] > 500
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("button", name="Edit message")).to_be_focused()
+
+
+async def test_an_address_that_does_not_exist_is_a_page(shop: Desk) -> None:
+    page = await shop.open("/nothing")
+    await page.get_by_role("link", name="Start a new chat").click()
+    await expect(page.get_by_role("heading", name="What would you like to know?")).to_be_visible()
+    shop.problems[:] = [each for each in shop.problems if "404" not in each]
