@@ -89,6 +89,8 @@ class TurnStarter:
         self._held: OrderedDict[tuple[Scope, str], _Held] = OrderedDict()
         self._following: dict[str, asyncio.Task[None]] = {}
         self._looking: set[asyncio.Task[bool]] = set()
+        self._claiming = asyncio.Lock()
+        """Held while turns are claimed and not yet in progress: then the next look knows how many more there may be."""
 
     async def start(
         self, scope: Scope, conversation_id: str, agent: str, chat: Chat, turn: QueuedTurn, *, queued: bool = False
@@ -161,17 +163,26 @@ class TurnStarter:
 
         What is claimed is started, also if the caller is cancelled.
         """
+        return await asyncio.shield(self._begin_look())
+
+    def _begin_look(self) -> asyncio.Task[bool]:
         task = asyncio.create_task(self._look(), name="queued turns")
         self._looking.add(task)
-        task.add_done_callback(self._looking.discard)
-        return await asyncio.shield(task)
+        task.add_done_callback(self._looked)
+        return task
+
+    def _looked(self, task: asyncio.Task[bool]) -> None:
+        self._looking.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.info("queued turns are claimed later: %s", type(error).__name__)
 
     async def _look(self) -> bool:
         due: Sequence[DueTurn] = ()
         again = True
-        while again and (limit := self.seat.capacity(BATCH)):  # after a refusal, the next turn is due
-            due = await self._store.claim_turns(OPERATOR, CLAIM, limit=limit, agents=self.seat.agents())
-            again = any([await self._start_due(each) for each in due])
+        async with self._claiming:
+            while again and (limit := self.seat.capacity(BATCH)):  # after a refusal, the next turn is due
+                due = await self._store.claim_turns(OPERATOR, CLAIM, limit=limit, agents=self.seat.agents())
+                again = any([await self._start_due(each) for each in due])
         return bool(due)
 
     async def left_queue(self, run_id: str) -> bool:
@@ -303,8 +314,7 @@ class TurnStarter:
             log.info("turn %s is not kept: %s", live.id, type(error).__name__)
         finally:
             del self._following[live.id]
-        with suppress(ConcertinoError):
-            await self.look()
+        self._begin_look()  # not awaited: what it starts may wait for this task
 
     async def _keep_turn(self, scope: Scope, conversation_id: str, before: _Held, result: RunResult) -> None:
         """Keep the messages of a turn as the data policy leaves them.
