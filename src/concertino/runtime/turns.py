@@ -76,15 +76,6 @@ class _Held:
     """The context as the store has it."""
 
 
-@record
-class _Following:
-    """A turn that began in this process, until its history is kept and the turn after it has begun."""
-
-    live: LiveRun
-    kept: asyncio.Event
-    task: asyncio.Task[None]
-
-
 class TurnStarter:
     """Starts turns. The store decides which turn is next; this process keeps what the next one would load."""
 
@@ -96,8 +87,11 @@ class TurnStarter:
         self._failures: dict[str, int] = {}
         """By queued turn: how often it could not be started here."""
         self._held: OrderedDict[tuple[Scope, str], _Held] = OrderedDict()
-        self._following: dict[str, _Following] = {}
+        self._following: dict[str, tuple[LiveRun, asyncio.Task[None]]] = {}
+        """By run: a turn that began in this process, until its history is kept."""
         self._looking: set[asyncio.Task[bool]] = set()
+        self._claiming = asyncio.Lock()
+        """Held while turns are claimed and not yet in progress: then the next look knows how many more there may be."""
 
     async def start(
         self, scope: Scope, conversation_id: str, agent: str, chat: Chat, turn: QueuedTurn, *, queued: bool = False
@@ -110,9 +104,8 @@ class TurnStarter:
 
         async def run(given: Chat, held: _Held) -> LiveRun:
             live = await self._runs._start(given, agent, turn.run_id)
-            follow = self._follow(scope, conversation_id, held, live, kept := asyncio.Event())
-            task = asyncio.create_task(follow, name=f"turn {live.id}")
-            self._following[live.id] = _Following(live, kept, task)
+            follow = self._follow(scope, conversation_id, held, live)
+            self._following[live.id] = live, asyncio.create_task(follow, name=f"turn {live.id}")
             self.events.wake(live.id)
             return live
 
@@ -171,17 +164,26 @@ class TurnStarter:
 
         What is claimed is started, also if the caller is cancelled.
         """
+        return await asyncio.shield(self._begin_look())
+
+    def _begin_look(self) -> asyncio.Task[bool]:
         task = asyncio.create_task(self._look(), name="queued turns")
         self._looking.add(task)
-        task.add_done_callback(self._looking.discard)
-        return await asyncio.shield(task)
+        task.add_done_callback(self._looked)
+        return task
+
+    def _looked(self, task: asyncio.Task[bool]) -> None:
+        self._looking.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.info("queued turns are claimed later: %s", type(error).__name__)
 
     async def _look(self) -> bool:
         due: Sequence[DueTurn] = ()
         again = True
-        while again and (limit := self.seat.capacity(BATCH)):  # after a refusal, the next turn is due
-            due = await self._store.claim_turns(OPERATOR, CLAIM, limit=limit, agents=self.seat.agents())
-            again = any([await self._start_due(each) for each in due])
+        async with self._claiming:
+            while again and (limit := self.seat.capacity(BATCH)):  # after a refusal, the next turn is due
+                due = await self._store.claim_turns(OPERATOR, CLAIM, limit=limit, agents=self.seat.agents())
+                again = any([await self._start_due(each) for each in due])
         return bool(due)
 
     async def left_queue(self, run_id: str) -> bool:
@@ -190,25 +192,24 @@ class TurnStarter:
 
     async def settled(self, run_id: str) -> None:
         """Wait until the history of a turn that has ended here is kept; do not wait for the end itself."""
-        following = self._following.get(run_id)
-        if following is not None and following.live.done:
-            await following.kept.wait()
+        live, task = self._following.get(run_id, (None, None))
+        if live is not None and task is not None and live.done:
+            await asyncio.wait([task])
 
     def forget(self, scope: Scope, conversation_id: str) -> None:
         """Drop the history of a conversation."""
         self._held.pop((scope, conversation_id), None)
 
     async def close(self) -> None:
-        """Wait for what is being started, and stop following turns."""
+        """Stop following turns, and wait for those that are being started."""
+        following = [task for _, task in self._following.values()]
+        for task in following:
+            task.cancel()
+        if following:
+            await asyncio.wait(following)
+        self._following.clear()
         if self._looking:
             await asyncio.wait(self._looking)
-        following = list(self._following.values())
-        for each in following:
-            each.task.cancel()
-            each.kept.set()
-        if following:
-            await asyncio.wait([each.task for each in following])
-        self._following.clear()
 
     async def _start_due(self, due: DueTurn) -> bool:
         """Start a claimed turn. Return whether it was ended instead."""
@@ -303,34 +304,21 @@ class TurnStarter:
                 self._held.popitem(last=False)
         return held
 
-    async def _follow(
-        self, scope: Scope, conversation_id: str, before: _Held, live: LiveRun, kept: asyncio.Event
-    ) -> None:
+    async def _follow(self, scope: Scope, conversation_id: str, before: _Held, live: LiveRun) -> None:
         """Keep the history of a turn when it has ended, and start the next one."""
-        try:
-            try:
-                if not await self._has_ended(scope, conversation_id, before, live):
-                    return
-            finally:
-                kept.set()
-            with suppress(ConcertinoError):
-                await self.look()
-        finally:
-            self._following.pop(live.id, None)
-
-    async def _has_ended(self, scope: Scope, conversation_id: str, before: _Held, live: LiveRun) -> bool:
-        """Keep the history of a turn; return False if it was parked, or another process continues it."""
         try:
             result = await live.result()
             if result.status not in ENDED_STATES:
-                return False
+                return
             stored = await self._store.turn(scope, conversation_id, live.id)
             if stored.state not in ENDED_STATES:
-                return False
+                return  # parked, or continued by another process
             await self._keep_turn(scope, conversation_id, before, result)
         except ConcertinoError as error:
             log.info("turn %s is not kept: %s", live.id, type(error).__name__)
-        return True
+        finally:
+            self._following.pop(live.id, None)
+        self._begin_look()  # not awaited: what it starts may wait for this task
 
     async def _keep_turn(self, scope: Scope, conversation_id: str, before: _Held, result: RunResult) -> None:
         """Keep the messages of a turn as the data policy leaves them.

@@ -218,7 +218,7 @@ def _close_turns(connection: Session) -> None:
 
 
 def _taken(connection: Session, owners: list[tuple[str, str]], limit: int, now: float, until: float) -> list[int]:
-    """Take up to *limit* due turns, by number, that no other process is claiming.
+    """Claim at most *limit* due turns until *until*, and return their numbers. Leave out those of other processes.
 
     Each owner, an agent and a tenant, has an equal share, so that none waits for the queues of another.
     """
