@@ -18,6 +18,10 @@ CREATE INDEX slices_of_root ON slices (root);
 ALTER TABLE slices ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_tenant ON slices USING (false);
 
+-- The policy before compared the run's own `root`, so it admitted the rows of all tenants.
+DROP POLICY own_tenant ON event_logs;
+CREATE POLICY own_tenant ON event_logs USING (EXISTS (SELECT 1 FROM runs AS r WHERE r.number = event_logs.root));
+
 CREATE FUNCTION lock_accounts(keys BYTEA[]) RETURNS VOID LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM 1 FROM unnest(keys) WITH ORDINALITY AS k (account, place) JOIN accounts AS a USING (account)
