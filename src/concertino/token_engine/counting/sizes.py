@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 
 from ...messages import Media, Message, MessagePart
 from .base import TokenCounter
@@ -16,15 +15,9 @@ _PER_BYTE = 0.05
 """Assumed tokens per byte of a document or recording. A PDF page has 1,500 to 3,000 tokens and rarely less than 50 kB;
 a second of speech has 10 to 32 tokens and some kB when compressed."""
 
-Measure = Callable[[Message], int]
 
-
-def measure_with(counter: TokenCounter, model: str = "") -> Measure:
-    """Return a function that measures a message with *counter*, and its images as *model* bills them."""
-    return partial(_measure, counter, model)
-
-
-def _measure(counter: TokenCounter, model: str, message: Message) -> int:
+def size_of(counter: TokenCounter, model: str, message: Message) -> int:
+    """Return the tokens of *message* by *counter*, its images as *model* bills them; the message caches its size."""
     known = getattr(message, "measured", None)
     if known is not None and known[0] is counter and known[2] == model:
         return known[1]  # type: ignore[no-any-return]
@@ -34,8 +27,8 @@ def _measure(counter: TokenCounter, model: str, message: Message) -> int:
 
 
 def tokens_of(counter: TokenCounter, model: str, message: Message) -> int:
-    """Return the tokens of *message* by *counter*, without a provider's framing; the message caches its size."""
-    return _measure(counter, model, message) - FRAME
+    """Return the tokens of *message* as `size_of`, without a provider's framing."""
+    return size_of(counter, model, message) - FRAME
 
 
 def message_text(message: Message, model: str | None = "") -> str:
