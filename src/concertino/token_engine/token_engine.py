@@ -20,7 +20,7 @@ from ..messages import Message, Messages, begins_with
 from ..usage import Tokens
 from .cache_monitor import CacheMonitor, Miss
 from .counting.base import TokenCounter
-from .counting.sizes import max_tokens, size_of, tokens_of
+from .counting.sizes import max_tokens, size_of
 from .digests import handle_of
 from .edits import Edit, Summarize, carry_over, encode_edit
 from .planner import FULL, Plan, Planner, SummaryJob
@@ -70,7 +70,7 @@ class TokenEngine:
         self.tokens_before = 0
         """Tokens of the view before the last plan's edits."""
         self._model = model  # whose images the sizes are for
-        self.tokens_of = partial(tokens_of, counter, model)
+        self.tokens_of = partial(size_of, counter, model, frame=0)
         """Returns the counted tokens of a message without a provider's framing; the message caches the count."""
         self._window = Window(counter, limit, self.retention)
         self._clock = clock

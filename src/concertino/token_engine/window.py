@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 
 from ..cache_rules import binding, cache_rule
 from ..errors import ContextFloorError
@@ -20,11 +19,15 @@ _LEAST_RATIO, _MOST_RATIO = 0.4, 2.5
 _ENOUGH = 1_000
 """Counted tokens of a request below which its bill does not show the ratio."""
 
+_COUNTS: dict[tuple[str, str], int] = {}  # by counter and text
 
-@lru_cache(maxsize=64)
-def _count(count: Callable[[str], int], text: str) -> int:
-    """Return the tokens of a system prompt or a list of tools, which many runs send, by the method of a counter."""
-    return count(text)
+
+def _count(counter: TokenCounter, text: str) -> int:
+    """Return the tokens of a system prompt or a list of tools, which many runs send, and keep the last 64 counts."""
+    while len(_COUNTS) >= 64:
+        del _COUNTS[next(iter(_COUNTS))]
+    tokens = _COUNTS[counter.name, text] = counter.count(text)
+    return tokens
 
 
 class Window:
@@ -68,7 +71,9 @@ class Window:
         self.select(model)
         if fixed is not self.fixed_texts:
             before, self.fixed_texts = self.fixed, fixed
-            self.fixed = sum([_count(self.counter.count, text) for text in fixed.values()])
+            self.fixed, name = 0, self.counter.name
+            for text in fixed.values():
+                self.fixed += _COUNTS.get((name, text)) or _count(self.counter, text)
             self.removed += max(before - self.fixed, 0)
         self.limit, self.reserve = limit, reserve
         self.compute()
@@ -106,7 +111,7 @@ class Window:
 
     def floor_error(self, view: View, reserve: int) -> ContextFloorError:
         """Return the error for a *view* that no edit can make fit; it names what fills the window."""
-        sizes = {name: _count(self.counter.count, text) for name, text in self.fixed_texts.items()}
+        sizes = {name: _count(self.counter, text) for name, text in self.fixed_texts.items()}
         sizes["reserve for the answer"] = reserve
         for index, message in zip(view.indexes, view.shown, strict=True):
             name = f"result of {message.name}" if isinstance(message, ToolMessage) else f"{message.role} message"

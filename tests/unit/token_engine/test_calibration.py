@@ -22,7 +22,7 @@ class Counted(Bytes):
 
 def test_a_fixed_text_is_counted_once_and_again_after_64_others() -> None:
     counter = Counted()
-    for number in (0, *range(64), 64, 0):
+    for number in (0, *range(64), 0, 64, 0):
         TokenEngine(counter, 100_000).plan({"system prompt": f"Prompt {number}"}, 0, MODEL)
         if number == 63:
             assert counter.texts == 64

@@ -16,19 +16,14 @@ _PER_BYTE = 0.05
 a second of speech has 10 to 32 tokens and some kB when compressed."""
 
 
-def size_of(counter: TokenCounter, model: str, message: Message) -> int:
+def size_of(counter: TokenCounter, model: str, message: Message, frame: int = FRAME) -> int:
     """Return the tokens of *message* by *counter*, its images as *model* bills them; the message caches its size."""
     known = getattr(message, "measured", None)
     if known is not None and known[0] is counter and known[2] == model:
-        return known[1]  # type: ignore[no-any-return]
-    size = counter.count(message_text(message, model)) + FRAME
+        return known[1] + frame  # type: ignore[no-any-return]
+    size = counter.count(message_text(message, model))
     object.__setattr__(message, "measured", (counter, size, model))
-    return size
-
-
-def tokens_of(counter: TokenCounter, model: str, message: Message) -> int:
-    """Return the tokens of *message* as `size_of`, without a provider's framing."""
-    return size_of(counter, model, message) - FRAME
+    return size + frame
 
 
 def message_text(message: Message, model: str | None = "") -> str:
