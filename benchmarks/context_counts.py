@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from concertino.messages import (
 )
 from concertino.providers.openai import TiktokenCounter
 from concertino.token_engine import EstimatingCounter, Retention
-from concertino.token_engine.counting.sizes import measure_with
+from concertino.token_engine.counting.sizes import size_of
 from concertino.token_engine.view import View
 from concertino.token_engine.window import Window
 
@@ -47,7 +48,7 @@ SETTLED = 50
 def errors(messages: list[dict[str, Any]]) -> Iterator[float]:
     """Yield the relative error of each request's size, estimated before it was sent."""
     counter = EstimatingCounter()
-    view, window = View(measure_with(counter)), Window(counter, 200_000, Retention())
+    view, window = View(partial(size_of, counter, "")), Window(counter, 200_000, Retention())
     for said in messages:
         used = ((said.get("extra") or {}).get("response") or {}).get("usage") or {}
         if said["role"] == "assistant" and used.get("prompt_tokens"):

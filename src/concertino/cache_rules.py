@@ -34,20 +34,15 @@ class CacheRule:
 _UNKNOWN = CacheRule(read=0.25, write=1.0, output=4.0)  # cautious figures
 _CLAUDE = CacheRule(read=0.1, write=1.25, breakpoints=True)
 
-
-def _gpt(read: float, output: float) -> CacheRule:
-    return CacheRule(read=read, write=1.0, seconds=600.0, output=output)
-
-
 # As of November 2026: platform.claude.com/docs (Prompt caching), developers.openai.com/api/docs/guides/prompt-caching,
 # ai.google.dev/gemini-api/docs/caching and /pricing, api-docs.deepseek.com (Context caching and pricing).
 _RULES: tuple[tuple[str, str, CacheRule], ...] = (
     ("demo", r"", CacheRule(read=0.0, write=0.0, output=0.0)),
     ("anthropic", r"", _CLAUDE),
     ("openai", SINCE_GPT_5_6, CacheRule(read=0.1, write=1.25, output=8.0, seconds=1_800.0, breakpoints=True)),
-    ("openai", r"gpt-5", _gpt(0.1, 8.0)),
-    ("openai", r"(gpt-4\.1|o3|o4)", _gpt(0.25, 4.0)),
-    ("openai", r"", _gpt(0.5, 4.0)),
+    ("openai", r"gpt-5", CacheRule(read=0.1, write=1.0, output=8.0, seconds=600.0)),
+    ("openai", r"(gpt-4\.1|o3|o4)", CacheRule(read=0.25, write=1.0, output=4.0, seconds=600.0)),
+    ("openai", r"", CacheRule(read=0.5, write=1.0, output=4.0, seconds=600.0)),
     ("google", r"gemini-2\.0", CacheRule(read=0.25, write=1.0, output=4.0)),
     ("google", r"", CacheRule(read=0.1, write=1.0, output=8.0)),
     ("openrouter", r"claude", _CLAUDE),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from binascii import Error, a2b_base64
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from math import ceil, floor, sqrt
 
 _HEADER = 120_000
@@ -31,8 +31,7 @@ def _claude(edge: int, most: int, width: int, height: int) -> int:
 
 
 def _tiles(base: int, tile: int, width: int, height: int) -> int:
-    scale = min(1.0, 2_048 / max(width, height))
-    scale = min(scale, 768 / min(width, height))
+    scale = min(1.0, 2_048 / max(width, height), 768 / min(width, height))
     return base + tile * ceil(width * scale / 512) * ceil(height * scale / 512)
 
 
@@ -84,14 +83,8 @@ def image_tokens(data: str, model: str | None) -> int:
     width, height = (min(side, _EDGE) for side in _dimensions(data[:_HEADER]))
     if not width or not height:
         return 0
-    return max([rule(width, height) for rule in _rules(model)])
-
-
-@lru_cache(maxsize=256)
-def _rules(model: str | None) -> list[ImageRule]:
-    if model is None:
-        return [rule for _, rule in _RULES]
-    return [next((rule for pattern, rule in _RULES if re.match(pattern, model)), _RULES[0][1])]
+    rules = [rule for pattern, rule in _RULES if model is None or re.match(pattern, model)] or [_RULES[0][1]]
+    return max([rule(width, height) for rule in (rules if model is None else rules[:1])])
 
 
 def _dimensions(data: str) -> tuple[int, int]:

@@ -150,13 +150,13 @@ def test_a_failed_summary_never_becomes_the_history(bad: str | None) -> None:
         built.view()
         if plan.job is not None:
             jobs += 1
-            before = list(built.preview())
+            before = list(built.view())
             assert not built.complete(plan.job, bad)
-            assert list(built.preview()) == before
+            assert list(built.view()) == before
         for message in turn(number):
             built.append(message)
     assert jobs
-    told = [m.text for m in built.preview() if isinstance(m, UserMessage) and m.text.startswith("[Record of")]
+    told = [m.text for m in built.view() if isinstance(m, UserMessage) and m.text.startswith("[Record of")]
     assert all("messages are not shown" in text for text in told)
 
 
@@ -197,8 +197,8 @@ def test_a_summary_survives_a_restart() -> None:
     state = ContextState(**json.loads(json.dumps(dataclasses.asdict(built.state()))))
     again = engine(60_000, retention)
     assert again.start(list(built.record()), state)
-    assert list(again.preview()) == list(built.preview())
-    assert any("They looked things up." in m.text for m in again.preview() if isinstance(m, UserMessage))
+    assert list(again.view()) == list(built.view())
+    assert any("They looked things up." in m.text for m in again.view() if isinstance(m, UserMessage))
 
 
 def test_reducing_shrinks_large_results_and_leaves_small_ones() -> None:
@@ -212,7 +212,7 @@ def test_reducing_shrinks_large_results_and_leaves_small_ones() -> None:
     built.plan(FIXED, 300, "openai:gpt-5", recallable=True)
     built.fit()
     assert built.tokens < before / 2
-    shown = [message.content for message in built.preview() if isinstance(message, ToolMessage)]
+    shown = [message.content for message in built.view() if isinstance(message, ToolMessage)]
     assert shown[:2] == [m.content for m in built.record() if isinstance(m, ToolMessage)][:2], "small ones stay"
 
 

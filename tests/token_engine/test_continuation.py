@@ -77,13 +77,13 @@ def started(
 def test_a_continued_engine_gives_the_same_view_as_its_state() -> None:
     counter = CountingCounter()
     last, state = finished(counter)
-    record, shown = list(last.record()), list(last.preview())
+    record, shown = list(last.record()), list(last.view())
     by_state, by_fold = started(counter, record, state), started(counter, record, state, last)
-    assert list(by_state.preview()) == list(by_fold.preview()) == shown
+    assert list(by_state.view()) == list(by_fold.view()) == shown
     assert by_state.tokens == by_fold.tokens
     for engine in (by_state, by_fold):
         run(engine, 20, 20)
-    assert list(by_state.preview()) == list(by_fold.preview())
+    assert list(by_state.view()) == list(by_fold.view())
     assert by_state.edits == by_fold.edits
     assert by_state.state() == by_fold.state()
     assert by_state.report == by_fold.report
@@ -104,18 +104,18 @@ def test_several_runs_continue_one_engine() -> None:
     counter = EstimatingCounter()
     last, state = finished(counter)
     record = list(last.record())
-    shown = list(last.preview())
+    shown = list(last.view())
     first = started(counter, record, state, last)
     run(first, 20, 20)
     second = started(counter, record, state, last)
-    assert list(second.preview()) == shown
+    assert list(second.view()) == shown
     assert len(second.record()) == len(record)
 
 
 def test_an_engine_is_not_continued_where_it_does_not_apply() -> None:
     counter = CountingCounter()
     last, state = finished(counter)
-    record, shown = list(last.record()), list(last.preview())
+    record, shown = list(last.record()), list(last.view())
     copies = [*record[:3], UserMessage("Another question"), *record[4:]]
     engine = TokenEngine(counter, 60_000, FRUGAL)
     assert not engine.start(copies, state, last=last)
@@ -123,11 +123,11 @@ def test_an_engine_is_not_continued_where_it_does_not_apply() -> None:
     shorter = TokenEngine(counter, 60_000, FRUGAL)
     assert not shorter.start(record[:9], state, last=last)
     other = CountingCounter()
-    assert list(started(other, record, state, last).preview()) == shown
+    assert list(started(other, record, state, last).view()) == shown
     assert other.counted, "another counter counts anew"
     patient = started(counter, record, state, last, Retention(floor=0))
-    assert list(patient.preview()) == shown
-    assert list(last.preview()) == shown
+    assert list(patient.view()) == shown
+    assert list(last.view()) == shown
 
 
 @pytest.mark.parametrize("how", ["state", "journal"])
@@ -187,7 +187,7 @@ def test_messages_of_the_summary_stay_recallable_after_a_start() -> None:
     handle = next(edit.handle for edit in last.edits if isinstance(edit, Summarize))
     found = engine.recall(handle)
     assert any("Let me look." in m.text for m in found if isinstance(m, AssistantMessage))
-    assert any("They looked" in m.text for m in engine.preview() if isinstance(m, UserMessage))
+    assert any("They looked" in m.text for m in engine.view() if isinstance(m, UserMessage))
 
 
 def test_earlier_summaries_cost_another_process_few_calls() -> None:

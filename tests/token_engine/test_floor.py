@@ -38,7 +38,7 @@ def test_a_conversation_of_3000_tokens_is_left_alone_in_a_window_of_128000() -> 
         engine = TokenEngine(EstimatingCounter(), 128_000)
         assert drive(engine, model, 120, "ok") == (0, 0)
         assert 2_000 < engine.tokens < 6_000
-        assert list(engine.preview()) == list(engine.record())
+        assert list(engine.view()) == list(engine.record())
 
 
 def test_nothing_is_summarized_below_the_floor() -> None:

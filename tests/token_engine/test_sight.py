@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -179,6 +180,17 @@ async def test_each_summary_frees_a_share_of_a_small_window() -> None:
     assert edits
     assert all(event.before - event.after > 0.25 * 7_000 for event in edits)
     assert sum(event.left_out for event in edits) == 0
+
+
+@pytest.mark.parametrize(("window", "least", "most"), [(8_000, 100, 300), (16_000, 300, 550), (64_000, 600, 600)])
+async def test_a_summary_is_short_where_its_span_is(window: int, least: int, most: int) -> None:
+    """A summary is written, stored and sent again: in a small window it must take a small part of what it frees."""
+    model = ScriptedModel(*looks(300), "done", summaries=["notes"] * 300)
+    await run(model, limits=Limits(context=window, output=1_000, tool_calls=500))
+    asked = [request.messages[-1] for request in model.requests if asks_for_summary(request)]
+    found = [re.search(r"at most (\d+) words", message.text) for message in asked if isinstance(message, UserMessage)]
+    assert found
+    assert all(match is not None and least <= int(match[1]) <= most for match in found)
 
 
 # -- recall ------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The token engine: counts tokens without a network, and decides which messages of a conversation a model is sent."""
 
-from .cache_monitor import Miss, MissReason
+from .cache_monitor import Miss
 from .counting.base import EstimatingCounter, TokenCounter
 from .edits import Edit, Reduce, Strip, Summarize
 from .planner import Plan, SummaryJob
@@ -11,7 +11,6 @@ __all__ = [
     "Edit",
     "EstimatingCounter",
     "Miss",
-    "MissReason",
     "Plan",
     "Reduce",
     "Retention",

@@ -8,7 +8,6 @@ last summary, since the next one leaves that prefix unchanged.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from ..cache_rules import CacheRule
 from ..context_state import ContextReport
@@ -18,10 +17,6 @@ from ..usage import Tokens
 from .edits import Edit, Reduce
 from .view import View
 
-MissReason = Literal[
-    "model_changed", "system_prompt_changed", "tools_changed", "settings_changed", "conversation_replaced", "provider"
-]
-"""Cause of a cache miss. `provider`: no change on this side explains it."""
 _SHORTEST, _TOLERANCE, _STEP = 4_096, 0.02, 256
 """Tokens that every provider caches, and the share of a prompt, or tokens, that may be missing from the cache."""
 
@@ -30,7 +25,8 @@ _SHORTEST, _TOLERANCE, _STEP = 4_096, 0.02, 256
 class Miss:
     """A request for which the provider read fewer tokens (*cached*) from its cache than *expected*."""
 
-    reason: MissReason
+    reason: str
+    """The cause, as the event `CacheMiss` names it."""
     expected: int
     cached: int
 
@@ -56,11 +52,10 @@ class CacheMonitor:
         """Record that another conversation replaced this one."""
         self._replaced, self._marked = True, -1
 
-    def edited(self, edits: Sequence[Edit]) -> None:
-        """Take in *edits*: after one within the cached prefix, nothing is expected of the next request."""
-        for edit in edits:
-            if not isinstance(edit, Reduce) or not 0 <= self._marked < edit.indexes[0]:
-                self._marked, self._cacheable = -1, 0
+    def edited(self, edit: Edit) -> None:
+        """Take in *edit*: after one within the cached prefix, nothing is expected of the next request."""
+        if not isinstance(edit, Reduce) or not 0 <= self._marked < edit.indexes[0]:
+            self._marked, self._cacheable = -1, 0
 
     def mark(self, view: View, end: int | None) -> tuple[int, ...]:
         """Return the breakpoints of a request, before index *end*."""
@@ -94,7 +89,7 @@ class CacheMonitor:
         self._cacheable = int(share * prompt)
         return miss
 
-    def _reason(self, before: CacheKey, key: CacheKey) -> MissReason:
+    def _reason(self, before: CacheKey, key: CacheKey) -> str:
         if self._replaced or before[0] != key[0]:
             return "conversation_replaced" if self._replaced else "model_changed"
         changed = next((name for name, text in key[1].items() if before[1].get(name) != text), "")
@@ -104,14 +99,13 @@ class CacheMonitor:
 
 
 def _eligible(shown: Sequence[Message], position: int) -> int:
-    """Return the last position up to *position* that may carry a breakpoint; -1: none."""
-    while position >= 0 and not can_end_prefix(shown[position]):
+    """Return the last position up to *position* that may carry a breakpoint; -1: none.
+
+    Such a message ends in a block that is neither empty nor reasoning.
+    """
+    while position >= 0:
+        message = shown[position]
+        if message.role != "assistant" or (message.parts and message.parts[-1].kind in ("text", "tool_call")):
+            break
         position -= 1
     return position
-
-
-def can_end_prefix(message: Message) -> bool:
-    """Return True if *message* ends in a block that may carry a breakpoint: not empty, and not reasoning."""
-    if message.role == "assistant":
-        return bool(message.parts) and message.parts[-1].kind in ("text", "tool_call")
-    return True

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields, replace
 from itertools import takewhile
 from typing import Any
 
@@ -56,32 +56,23 @@ Edit = Reduce | Summarize | Strip
 
 def encode_edit(edit: Edit) -> list[Any]:
     """Return *edit* as JSON; `decode_edit` is the inverse."""
-    match edit:
-        case Reduce(indexes, digests, check):
-            return ["reduce", list(indexes), list(digests), check]
-        case Summarize(first, end, kept, text, handle, check, messages, omitted):
-            return ["summarize", first, end, list(kept), text, handle, check, messages, omitted]
-        case Strip(end):
-            return ["strip", end]
+    values = [getattr(edit, each.name) for each in fields(edit)]
+    return [type(edit).__name__.lower(), *[list(value) if isinstance(value, tuple) else value for value in values]]
 
 
 def decode_edit(encoded: Sequence[Any]) -> Edit:
     """Return the edit that `encode_edit` encoded. Raises `ValueError` if *encoded* is not an edit."""
     match encoded:
         case ["reduce", [*indexes], [*digests], str(check)] if (
-            len(indexes) == len(digests) and _all(int, indexes) and _all(str, digests)
+            len(indexes) == len(digests) and {*map(type, indexes)} <= {int} and {*map(type, digests)} <= {str}
         ):
             return Reduce(tuple(indexes), tuple(digests), check)
         case ["summarize", int(first), int(end), [*kept], str(text), str(handle), str(check), int(gone), bool(omitted)]:
-            if _all(int, kept):
+            if {*map(type, kept)} <= {int}:
                 return Summarize(first, end, tuple(kept), text, handle, check, gone, omitted)
         case ["strip", int(end)]:
             return Strip(end)
     raise ValueError(f"invalid edit of a conversation: {encoded!r:.80}")
-
-
-def _all(kind: type, values: Sequence[Any]) -> bool:
-    return set(map(type, values)) <= {kind}
 
 
 def decode_edits(encoded: Iterable[Sequence[Any]], offset: int) -> list[Edit]:
@@ -124,22 +115,19 @@ def _shifted(edit: Edit, to: Callable[[int], int]) -> Edit:
     return Strip(to(edit.end))
 
 
-def carry_over(edits: Sequence[Edit], record: Sequence[Message], skipped: Sequence[int]) -> list[Edit]:
-    """Return *edits* of *record* for the next run, whose record lacks the messages at the indexes *skipped*."""
-    carried = [_carried(edit, record, skipped) if skipped else edit for edit in edits]
-    return [edit for edit in carried if edit is not None]
-
-
-def _carried(edit: Edit, record: Sequence[Message], skipped: Sequence[int]) -> Edit | None:
-    if not isinstance(edit, Strip):
-        indexes = edit.indexes if isinstance(edit, Reduce) else range(edit.first, edit.end)
-        stays = [index for index in indexes if index not in skipped]
-        if not stays:
-            return None
-        check = fingerprint([record[index] for index in stays])
-        if isinstance(edit, Reduce):
-            digests = tuple([digest for index, digest in zip(indexes, edit.digests, strict=True) if index in stays])
-            edit = Reduce(tuple(stays), digests, check)
-        else:
-            edit = replace(edit, kept=tuple([index for index in edit.kept if index in stays]), check=check)
-    return _shifted(edit, lambda index: index - bisect_left(skipped, index))
+def carry_over(edits: Iterable[Edit], record: Sequence[Message], skipped: Sequence[int]) -> Iterator[Edit]:
+    """Yield *edits* of *record* for the next run, whose record lacks the messages at the indexes *skipped*."""
+    for each in edits:
+        edit = each
+        if skipped and not isinstance(each, Strip):
+            every = each.indexes if isinstance(each, Reduce) else range(each.first, each.end)
+            stays = tuple([index for index in every if index not in skipped])
+            check = fingerprint([record[index] for index in stays])
+            if not stays:
+                continue
+            if isinstance(each, Reduce):
+                digests = [text for index, text in zip(every, each.digests, strict=True) if index not in skipped]
+                edit = Reduce(stays, tuple(digests), check)
+            else:
+                edit = replace(each, kept=tuple([index for index in each.kept if index not in skipped]), check=check)
+        yield _shifted(edit, lambda index: index - bisect_left(skipped, index)) if skipped else edit

@@ -14,6 +14,7 @@ from ..context_state import ContextState
 from ..ids import handle_for
 from ..messages import Message, ToolMessage
 from ..records import record
+from .cache_monitor import CacheMonitor
 from .digests import digest, hint
 from .edits import Edit, Reduce, Strip, Summarize, decode_edits, fingerprint, fits, fitting
 from .view import View
@@ -58,11 +59,6 @@ class SummaryJob:
     kept: tuple[int, ...]
     tokens: int
 
-    @property
-    def saved(self) -> int:
-        """Return the tokens that the summary saves, by its expected length."""
-        return int(self.tokens - min(_RATIO * self.tokens, _MOST))
-
 
 @record(frozen=False)
 class Plan:
@@ -78,24 +74,26 @@ class Plan:
 class Planner:
     """Decides about the edits of a view, and applies them. A conversation that is too short for edits has none."""
 
-    def __init__(self, view: View, window: Window, source: Planner | None = None) -> None:
+    def __init__(self, view: View, window: Window, monitor: CacheMonitor, source: Planner | None = None) -> None:
         self.view = view
-        self._window = window
-        self._counter, self._retention = window.counter, window.retention
+        self._window, self._retention, self._monitor = window, window.retention, monitor
+        self.fresh: list[Edit] = []
+        """The edits since the last request."""
         self._failures = 0
         self._users: list[int] = source._users[:] if source else []  # indexes of the user's messages
         self._pins: list[int] = source._pins[:] if source else []
         self.single_use: list[int] = source.single_use[:] if source else []
         """Indexes of single-use results that are not reduced."""
         self.job: SummaryJob | None = None  # being made
-        self.prepared: Summarize | None = None  # made and not applied yet
+        self.prepared: list[Summarize] = source.prepared[:] if source else []
+        """The summary that is made and not applied yet, if there is one."""
         self.recallable = False
         """True if the model will have the tool that recalls omitted content."""
 
     def settle(self, example_count: int) -> None:
         """Count the messages appended since the last call; the first *example_count* of the record are examples."""
         for index, message in self.view.settle():
-            if index >= example_count:
+            if index >= example_count and message is self.view.record[index]:
                 self._add(message, index)
 
     def _add(self, message: Message, index: int) -> None:
@@ -107,28 +105,24 @@ class Planner:
             self.single_use.append(index)
         elif message.retain == "pin":
             self._pins.append(index)
-        elif not message.is_error:
-            self._pins = [each for each in self._pins if not self._is_older(each, message)]
+        elif not message.is_error:  # a result of the same tool stays only until this one
+            pinned = [(each, self.view.record[each]) for each in self._pins]
+            newest = ("newest", message.name)
+            self._pins = [n for n, each in pinned if each.role != "tool" or (each.retain, each.name) != newest]
             self._pins.append(index)
-
-    def _is_older(self, index: int, newest: ToolMessage) -> bool:
-        """Return True if the result at *index* stays only until the *newest* one of its tool."""
-        message = self.view.record[index]
-        return message.role == "tool" and message.retain == "newest" and message.name == newest.name
 
     # -- earlier edits -------------------------------------------------------------------------------------------
 
     def restore(self, edits: Iterable[Edit], prepared: Iterable[Edit]) -> None:
         """Apply earlier *edits*, and restore the *prepared* summary if it is one of these messages."""
         for edit in edits:
-            self._apply(edit, [])
+            self._apply(edit)
+        self.fresh = []
         summarized = max((edit.end for edit in self.view.edits if isinstance(edit, Summarize)), default=0)
-        for edit in prepared:
-            if not isinstance(edit, Summarize) or edit.end <= summarized:
-                continue
-            # If messages were not read, this run has had a summary, and has none left that was made before.
-            if self.view.unread is not None or fits(edit, self.view.record):
-                self.prepared = edit
+        # If messages were not read, this run has had a summary, and has none left that was made before.
+        unread = self.view.unread is not None
+        fresh = (edit for edit in prepared if isinstance(edit, Summarize) and edit.end > summarized)
+        self.prepared = [edit for edit in fresh if unread or fits(edit, self.view.record)]
 
     def resume(self, state: ContextState, example_count: int) -> bool:
         """Restore the edits of *state*, and count the view; stop at the first edit of other messages: return False."""
@@ -136,17 +130,9 @@ class Planner:
         found = fitting(edits, view.record)
         complete = len(found) == len(edits)
         self.restore(found, decode_edits(state.prepared, example_count) if complete else ())
-        self.count(example_count, state.omitted if complete else 0)
+        self.settle(example_count)
+        view.omitted = state.omitted if complete else 0
         return complete
-
-    def count(self, example_count: int, omitted: int) -> None:
-        """Count the view alone, which omits *omitted* tokens of the record."""
-        view = self.view
-        view.settle()
-        view.omitted = omitted
-        for index, message in zip(view.indexes, view.shown, strict=True):
-            if index >= example_count and message.role in ("user", "tool") and message is view.record[index]:
-                self._add(message, index)
 
     def user_tokens(self) -> int:
         """Return the tokens shown of the user's first and newest message: results get half of what they leave."""
@@ -175,12 +161,15 @@ class Planner:
             return None
         span = self._span(self._end())
         frees = size_in(tokens, retention.frees)
-        if span is None or tokens > start:
-            return span if span is not None and 3 * span.saved >= frees else None
-        written = span.tokens - span.saved
+        if span is None:
+            return None
+        written = min(_RATIO * span.tokens, _MOST)
+        saved = span.tokens - written
+        if tokens > start:
+            return span if 3 * saved >= frees else None
         price = rule.read * tokens + (rule.output + rule.write) * written + rule.output * _REASONING
         price += (rule.write - rule.read) * (tokens - span.tokens)  # what stays moves in the cached prefix
-        return span if span.saved >= frees and 0 < price <= retention.price * bill else None
+        return span if saved >= frees and 0 < price <= retention.price * bill else None
 
     def _end(self) -> int:
         """Return the index before which a summary replaces the messages: all that the model has been sent by then."""
@@ -230,54 +219,50 @@ class Planner:
             return False  # the conversation was replaced, or its messages omitted
         self.job = None
         text = (text or "").strip()
-        if not text or self._counter.count(text) > max(job.tokens // 2, 1):
+        if not text or self._window.counter.count(text) > max(job.tokens // 2, 1):
             self._failures += 1
             return False
         self._failures = 0
-        self.prepared = self._summary(job, _RECORD, text=text)
+        self.prepared = [self._summary(job, _RECORD, text=text)]
         return True
 
-    def splice(self) -> list[Edit]:
+    def splice(self) -> None:
         """Apply the prepared summary."""
-        made, self.prepared, edits = self.prepared, None, list[Edit]()
-        if made is not None:
-            self._edit(made, edits)
-        return edits
+        prepared, self.prepared = self.prepared, []
+        for made in prepared:
+            self._edit(made)
 
-    def omit(self) -> list[Edit]:
+    def omit(self) -> None:
         """Omit the oldest messages of a full window, where nothing can be summarized."""
-        view, edits = self.view, list[Edit]()
+        view = self.view
         earlier = next((e.text for e in reversed(view.edits) if isinstance(e, Summarize) and not e.omitted), "")
         for share in (_AFTER, 0.0, -1.0):
             span = self._span(self._group_at(view.tokens - int(max(share, 0) * self._window.budget)))
             if span is not None and span.tokens > _LEAST_SAVED:
-                self.job = self.prepared = None
+                self.job, self.prepared = None, []
                 form = f"{earlier}\n{_OMITTED}" if earlier and share >= 0 else _OMITTED
-                self._edit(self._summary(span, form, omitted=True), edits)
+                self._edit(self._summary(span, form, omitted=True))
             if self._window.fits(view.tokens, surely=share > 0):
                 break
-        return edits
 
     def _summary(self, job: SummaryJob, form: str, *, text: str = "", omitted: bool = False) -> Summarize:
         check = fingerprint(self.view.whole()[: job.end])
         handle = handle_for(f"{job.end} {check}")
-        count = job.end - len(job.kept)
         note = hint(handle, recallable=self.recallable)
-        before = next((e for e in reversed(self.view.edits) if isinstance(e, Summarize)), None)
-        gone = count - (0 if before is None else before.end - len(before.kept))
-        text = form.format(text=text, count=count, note=note)
+        text = form.format(text=text, count=job.end - len(job.kept), note=note)
+        gone = self.view.position(job.end) - len(job.kept) - (self.view.summary >= 0)
         return Summarize(0, job.end, job.kept, text, handle, check, gone, omitted)
 
     # -- single-use results --------------------------------------------------------------------------------------
 
-    def reduce_single_use(self) -> list[Edit]:
+    def reduce_single_use(self) -> None:
         """Reduce the single-use results before the model's newest answer; short ones stay."""
-        edits, record, digests = list[Edit](), self.view.record, dict[int, str]()
+        record, digests = self.view.record, dict[int, str]()
         answered = next((index for index in range(len(record) - 1, -1, -1) if record[index].role == "assistant"), 0)
         seen = bisect_left(self.single_use, answered)
         first = self.single_use[0]
         if not seen or (self._is_bound(first) and self._users[-1:] <= [first]):  # until the user's next message
-            return edits
+            return
         for index in self.single_use[:seen]:
             message = record[index]
             if isinstance(message, ToolMessage):
@@ -287,8 +272,7 @@ class Planner:
         self.single_use = self.single_use[seen:]
         if digests:
             check = fingerprint([record[index] for index in digests])
-            self._edit(Reduce(tuple(digests), tuple(digests.values()), check), edits)
-        return edits
+            self._edit(Reduce(tuple(digests), tuple(digests.values()), check))
 
     # -- bound reasoning -----------------------------------------------------------------------------------------
 
@@ -296,25 +280,24 @@ class Planner:
         """Return True if reasoning that is still sent is bound to messages from index *first* on."""
         return self._window.binding == "prefix" and self.view.reasoned >= first
 
-    def strip(self) -> list[Edit]:
+    def strip(self) -> None:
         """Omit all reasoning of the view, after a change to the prefix that it is bound to."""
-        edits: list[Edit] = []
         if self.view.reasoned >= 0:
-            self._apply(Strip(len(self.view.record)), edits)
-        return edits
+            self._apply(Strip(len(self.view.record)))
 
-    def _edit(self, edit: Reduce | Summarize, edits: list[Edit]) -> None:
-        self._apply(edit, edits)
+    def _edit(self, edit: Reduce | Summarize) -> None:
+        self._apply(edit)
         if self._is_bound(edit.indexes[0] if isinstance(edit, Reduce) else 0):
-            edits += self.strip()
+            self.strip()
 
-    def _apply(self, edit: Edit, edits: list[Edit]) -> None:
+    def _apply(self, edit: Edit) -> None:
         view = self.view
         before = view.replaced
         view.apply(edit)
+        self._monitor.edited(edit)
+        self.fresh.append(edit)
         self._window.removed += view.replaced - before
         self._window.compute()
         if isinstance(edit, Summarize):
             self._users = [index for index in self._users if not edit.first <= index < edit.end or index in edit.kept]
         self.single_use = [index for index in self.single_use if view.at(index) is view.record[index]]
-        edits.append(edit)

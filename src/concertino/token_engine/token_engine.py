@@ -20,9 +20,9 @@ from ..messages import Message, Messages, begins_with
 from ..usage import Tokens
 from .cache_monitor import CacheMonitor, Miss
 from .counting.base import TokenCounter
-from .counting.sizes import max_tokens, measure_with, tokens_of
+from .counting.sizes import max_tokens, size_of
 from .digests import handle_of
-from .edits import Edit, Summarize, carry_over, decode_edits, encode_edit
+from .edits import Edit, Summarize, carry_over, encode_edit
 from .planner import FULL, Plan, Planner, SummaryJob
 from .retention import Retention
 from .unread_messages import UnreadMessages, UnreadPart, fill
@@ -33,6 +33,12 @@ _RETENTION = Retention()
 _NOTHING_DUE, _NO_EDITS = Plan(), Plan(edits_possible=False)
 _BYTES_PER_TOKEN = 4
 """Average bytes of a token in English text."""
+_AFTER_REJECTION = 0.75
+"""Share of a rejected request that the next attempt may have."""
+_NOTE = 32
+"""Tokens for the note that a message was cut."""
+_LARGEST_MESSAGE, _ANSWER = 0.75, 2_000
+"""Share of the budget that one message of the user may fill, if it leaves these tokens, or half, for the answer."""
 
 
 class TokenEngine:
@@ -42,9 +48,9 @@ class TokenEngine:
     """
 
     __slots__ = (  # a dictionary of so many attributes takes 1.5 kB in each run
-        "_clock", "_expired", "_fresh", "_given", "_model", "_monitor", "_noted", "_pending", "_planned", "_planner",
-        "_slack", "_view", "_window", "append", "bill", "breakpoints", "counter", "edited", "example_count", "limit",
-        "report", "retention", "tokens_before", "tokens_of",
+        "_clock", "_expired", "_given", "_model", "_monitor", "_noted", "_pending", "_planned", "_planner", "_slack",
+        "_view", "_window", "append", "bill", "breakpoints", "counter", "edits", "example_count", "limit", "report",
+        "retention", "tokens_before", "tokens_of",
     )  # fmt: skip
 
     def __init__(
@@ -65,23 +71,22 @@ class TokenEngine:
         self.tokens_before = 0
         """Tokens of the view before the last plan's edits."""
         self._model = model  # whose images the sizes are for
-        self.tokens_of = partial(tokens_of, counter, model)
+        self.tokens_of = partial(size_of, counter, model, frame=0)
         """Returns the counted tokens of a message without a provider's framing; the message caches the count."""
         self._window = Window(counter, limit, self.retention)
         self._clock = clock
         self._monitor = CacheMonitor()
         self.report: ContextReport = self._monitor.report
         self._expired = True
-        self._restart(View(measure_with(counter, model)))
+        self._restart(View(partial(size_of, counter, model)))
 
     def _restart(self, view: View, source: Planner | None = None) -> None:
         """Begin with *view*, a copy of the view of *source* if that is given."""
         self._view = view
         self.append: Callable[[Message], None] = view.record.append
-        self._planner = None if source is None else Planner(view, self._window, source)
-        self._fresh: list[Edit] = []  # since the last request
-        self.edited = bool(view.edits)
-        """True if something of the conversation has left the view."""
+        self._planner = None if source is None else Planner(view, self._window, self._monitor, source)
+        self.edits = view.edits
+        """All edits so far."""
         self._given: Sequence[Message] = ()  # the messages that `start` has loaded, if they cannot change
         self._noted = 0  # messages of the record that `_pending` and `_slack` reflect
         self._pending = 0  # upper bound of the tokens that are not counted yet
@@ -102,7 +107,7 @@ class TokenEngine:
             if message.role == "user" or (message.role == "tool" and message.retain != "window"):
                 self._slack = -1
                 if message.retain == "once" and self._planner is None:  # it is reduced, however short the conversation
-                    self._planner = Planner(self._view, self._window)
+                    self._planner = Planner(self._view, self._window, self._monitor)
 
     def _settle(self) -> Planner:
         """Count the messages appended since the last call, and return what plans the edits."""
@@ -110,7 +115,7 @@ class TokenEngine:
             self._note_appended()
             self._slack -= self._pending
         if self._planner is None:
-            self._planner = Planner(self._view, self._window)
+            self._planner = Planner(self._view, self._window, self._monitor)
         self._planner.settle(self.example_count)
         self._noted, self._pending = len(self._view.record), 0
         return self._planner
@@ -118,7 +123,7 @@ class TokenEngine:
     def replace(self, messages: Sequence[Message]) -> None:
         """Start again with other messages, after a hook has replaced the conversation."""
         self.example_count = 0
-        self._restart(View(measure_with(self.counter, self._model)))
+        self._restart(View(partial(size_of, self.counter, self._model)))
         self._monitor.replaced()
         self._window.counted = self._window.billed = 0
         self._view.record.extend(messages)
@@ -139,14 +144,9 @@ class TokenEngine:
         return self._view.omitted
 
     @property
-    def edits(self) -> list[Edit]:
-        """Return all edits so far."""
-        return list(self._view.edits)
-
-    @property
     def prepared(self) -> list[Summarize]:
         """Return the summary that is made and not applied yet, if there is one."""
-        return [] if self._planner is None or self._planner.prepared is None else [self._planner.prepared]
+        return [] if self._planner is None else self._planner.prepared
 
     @property
     def tokens(self) -> int:
@@ -186,14 +186,10 @@ class TokenEngine:
         if state is None:
             return True
         if counted:
-            self._planner = Planner(view, self._window)
-            complete = self._planner.resume(state, example_count)
-            self.edited = bool(view.edits)
-            if not complete:
+            self._planner = Planner(view, self._window, self._monitor)
+            if not self._planner.resume(state, example_count):
                 return False
             self._noted = len(view.record)
-        elif self._planner is not None:
-            self._planner.restore((), decode_edits(state.prepared, example_count))
         self.bill, self._monitor.sent_at = state.bill, state.sent_at
         self._window.select(state.model)
         tokens, billed, self._window.fixed = state.anchor or (0, 0, 0)
@@ -242,12 +238,12 @@ class TokenEngine:
         first = 0
         if unread is not None:
             self._view.unread, first = unread, unread.edits
-            self._planner = Planner(self._view, self._window)
+            self._planner = Planner(self._view, self._window, self._monitor)
             self._planner.restore(edits[:first], ())
-            self._planner.count(self.example_count, unread.omitted)
+            self._planner.settle(self.example_count)
+            self._view.omitted = unread.omitted
         self._settle().restore(edits[first:], prepared)
         self._window.removed = 0  # nothing of it was in a request of this process
-        self.edited = bool(self._view.edits)
         self.bill = bill
         self._monitor.sent_at = self._clock()
 
@@ -292,19 +288,19 @@ class TokenEngine:
 
     def _plan(self, planner: Planner, *, strip: bool, recallable: bool, summaries: bool) -> Plan:
         window, view = self._window, planner.view
-        if not self._fresh:
+        if not planner.fresh:
             self.tokens_before = view.tokens
         planner.recallable = recallable
         if strip:
-            self._note(planner.strip())
+            planner.strip()
         if planner.single_use:
-            self._note(planner.reduce_single_use())
-        self._note(planner.splice())
+            planner.reduce_single_use()
+        planner.splice()
         busy = planner.job
         if summaries:
             planner.job = busy or planner.due(self.bill)
         job, full = planner.job, view.tokens > FULL * window.budget
-        waiting = job is not None or planner.prepared is not None or bool(planner.single_use)
+        waiting = job is not None or bool(planner.prepared or planner.single_use)
         self._slack = -1 if waiting or full else planner.slack()
         return _NOTHING_DUE if job is None else Plan(None if busy else job, urgent=full)
 
@@ -320,25 +316,14 @@ class TokenEngine:
         planner, view, window = self._planner, self._view, self._window
         if not self._planned or planner is None:
             return []
-        self._note(planner.splice())
+        planner.splice()
         if not window.fits(view.tokens):
-            self._note(planner.omit())
+            planner.omit()
         if not window.fits(view.tokens, surely=False):  # the smallest view; without a margin, it is worth a try
             raise window.floor_error(view, window.reserve)
-        fresh, self._fresh = self._fresh, []
+        fresh, planner.fresh = planner.fresh, []
+        self.report.edits += len(fresh)
         return fresh
-
-    def _note(self, edits: list[Edit]) -> None:
-        """Take note of *edits* that the view has applied."""
-        if edits:
-            self._monitor.edited(edits)
-            self.report.edits += len(edits)
-            self._fresh += edits
-            self.edited = True
-
-    def preview(self) -> Messages:
-        """Return the messages that a request would contain now."""
-        return self._view.messages()
 
     def position_of(self, index: int) -> int:
         """Return how many messages the view shows before the message at *index* of the record."""
@@ -379,7 +364,7 @@ class TokenEngine:
     def lower_limit(self) -> None:
         """Lower the budget after the model has rejected the last view as too long."""
         self._settle()
-        self._window.rejected(self._view.tokens)
+        self._window.rejected = _AFTER_REJECTION * self._window.expected(self._view.tokens)
         self._slack = -1
 
     # -- long results and messages -------------------------------------------------------------------------------
@@ -392,20 +377,26 @@ class TokenEngine:
 
     def truncate(self, text: str, fixed: Mapping[str, str], reserve: int, model: str) -> str:
         """Return the beginning of *text* that a user's message may have. Raises `ContextFloorError` if nothing fits."""
-        return self._window.truncate(text, fixed, self.limit, reserve, model)
+        if 8 * (len(text) + sum(map(len, fixed.values()))) <= self.limit - reserve - _NOTE:
+            return text  # at most half: a token is at least a byte, and a character at most four bytes
+        self._window.prepare(model, fixed, self.limit, reserve + _NOTE)
+        most = self._window.surely
+        left = min(int(_LARGEST_MESSAGE * most), max(most // 2, most - _ANSWER)) - _NOTE
+        if left <= 0:
+            raise self._window.floor_error(View(), reserve)
+        return text if self.counter.count(text) <= left else self.counter.cut(text, left)
 
     def recall(self, handle: str = "") -> Sequence[Message]:
         """Return the messages that were cut, reduced, summarized or omitted under *handle*; without it, all of them."""
         view = self._view
+        view = self._view
         view.whole()
-        for message in reversed(view.record) if handle else ():
+        if not handle:
+            view.grow()
+            every = enumerate(view.record)
+            return [m for n, m in every if view.at(n) is not m or (m.role == "tool" and m.whole is not None)]
+        for message in reversed(view.record):
             if message.role == "tool" and handle_of(message) == handle:
                 return [message]
-        for edit in view.edits if handle else ():
-            if isinstance(edit, Summarize) and edit.handle == handle:
-                return view.record[edit.first : edit.end]
-        if handle:
-            return []
-        view.grow()
-        every = enumerate(view.record)
-        return [each for n, each in every if view.at(n) is not each or (each.role == "tool" and each.whole is not None)]
+        spans = (edit for edit in view.edits if isinstance(edit, Summarize) and edit.handle == handle)
+        return next((view.record[edit.first : edit.end] for edit in spans), [])

@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from operator import itemgetter
 
-from ..messages import AssistantMessage, Message, Messages, ToolMessage, UserMessage
-from .counting.sizes import Measure
+from ..messages import AssistantMessage, Message, Messages, UserMessage
 from .edits import Edit, Reduce, Strip, Summarize
 from .unread_messages import UnreadPart
 
@@ -22,9 +21,9 @@ class View:
     `grow` takes them in, and `settle` also counts them. Before an edit, count all messages of the view or none.
     """
 
-    def __init__(self, measure: Measure) -> None:
+    def __init__(self, measure: Callable[[Message], int] = lambda _: 0, record: Iterable[Message] = ()) -> None:
         self._measure = measure
-        self.record: list[Message] = []
+        self.record: list[Message] = [*record]
         self.edits: list[Edit] = []
         self.unread: UnreadPart | None = None
         """The part of the record and of the edits that was not read. All of it is out of view."""
@@ -129,24 +128,24 @@ class View:
                     message = self.at(index)
                     if message is not None and message.role == "tool":
                         start = self.position(index)
-                        self._show(start, start + 1, [(index, reduced(message, digest))])
+                        shown = dataclasses.replace(message, content=digest, media=(), stored=True)
+                        self._show(start, start + 1, [(index, shown)])
             case Summarize():
                 self._summarize(edit)
             case Strip(end):
                 stop = self.position(end)
-                bare = [(index, without_reasoning(message)) for index, message in self._pairs(0, stop)]
-                self._show(0, stop, [(index, message) for index, message in bare if message is not None])
+                every = self._pairs(0, stop)
+                self._show(0, stop, [(n, bare) for n, each in every if (bare := without_reasoning(each)) is not None])
         if self.reasoned >= 0 and not isinstance(edit, Reduce):
-            shown = self._pairs(0, self.position(self.reasoned + 1))  # an edit shows no other reasoning
-            self.reasoned = next((index for index, message in reversed(shown) if has_reasoning(message)), -1)
+            every = self._pairs(0, self.position(self.reasoned + 1))  # an edit shows no other reasoning
+            self.reasoned = next((index for index, message in reversed(every) if has_reasoning(message)), -1)
         self.omitted += before - self.tokens
 
     def _summarize(self, edit: Summarize) -> None:
         start, stop, stays = self.position(edit.first), self.position(edit.end), frozenset(edit.kept)
         self.summary = last = next(index for index in range(edit.end - 1, -2, -1) if index not in stays)
-        kept = [(index, self.at(index)) for index in stays if edit.first <= index < edit.end]
-        shown = [(index, message) for index, message in kept if message is not None]
-        shown.append((last, UserMessage(edit.text)))
+        shown: list[tuple[int, Message]] = [(last, UserMessage(edit.text))]
+        shown += [(n, own) for n in stays if edit.first <= n < edit.end and (own := self.at(n)) is not None]
         self._show(start, stop, sorted(shown, key=itemgetter(0)))
 
     def _pairs(self, start: int, stop: int) -> list[tuple[int, Message]]:
@@ -164,21 +163,9 @@ class View:
         self.indexes[start:stop] = array("l", [index for index, _ in shown])
 
 
-def unmeasured_view(record: Iterable[Message] = ()) -> View:
-    """Return a view of *record* without sizes."""
-    view = View(lambda message: 0)  # noqa: ARG005 - a measure takes a message
-    view.record.extend(record)
-    return view
-
-
 def has_reasoning(message: Message) -> bool:
     """Return True if *message* is an answer with reasoning."""
     return message.role == "assistant" and any(part.kind == "reasoning" for part in message.parts)
-
-
-def reduced(message: ToolMessage, digest: str) -> ToolMessage:
-    """Return *message* with *digest* as its content, and no media."""
-    return dataclasses.replace(message, content=digest, media=(), stored=True)
 
 
 def without_reasoning(message: Message) -> Message | None:

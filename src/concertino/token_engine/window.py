@@ -10,20 +10,14 @@ from ..errors import ContextFloorError
 from ..messages import ToolMessage
 from .counting.base import TokenCounter
 from .retention import Retention
-from .view import View, unmeasured_view
+from .view import View
 
-_NOTE = 32
-"""Tokens for the note that a message was cut."""
-_LARGEST_MESSAGE, _ANSWER = 0.75, 2_000
-"""Share of the budget that one message of the user may fill, if it leaves these tokens, or half, for the answer."""
 _MARGIN, _MARGIN_EXACT = 0.15, 0.02
 """Safety margins of an estimate, and of a tokenizer's count, which omits what the provider adds."""
 _LEAST_RATIO, _MOST_RATIO = 0.4, 2.5
 """Bounds of billed per counted tokens: no two tokenizers differ more on ordinary text."""
 _ENOUGH = 1_000
 """Counted tokens of a request below which its bill does not show the ratio."""
-_AFTER_REJECTION = 0.75
-"""Share of a rejected request that the next attempt may have."""
 
 _COUNTS: dict[tuple[str, str], int] = {}  # by counter and text
 
@@ -54,7 +48,8 @@ class Window:
         self.model = ""
         """Model that is asked (`provider:name`)."""
         self.rule, self.binding = cache_rule("", ""), binding("", "")
-        self._ratio, self._most, self._rejected = 1.0, math.inf, math.inf
+        self._ratio, self._most = 1.0, math.inf
+        self.rejected = math.inf  # most tokens of a request, after the model has rejected one as too long
         self.billed = self.counted = 0  # tokens of the last request to the model
         self.removed = 0
         """Counted tokens of that request that were removed since."""
@@ -69,7 +64,7 @@ class Window:
             self.model = model
             provider, _, name = model.partition(":")
             self.rule, self.binding = cache_rule(provider, name), binding(provider, name)
-            self.billed, self.counted, self.removed, self._rejected, self._ratio = 0, 0, 0, math.inf, 1.0
+            self.billed, self.counted, self.removed, self.rejected, self._ratio = 0, 0, 0, math.inf, 1.0
 
     def prepare(self, model: str, fixed: Mapping[str, str], limit: int, reserve: int) -> None:
         """Take in the parts of the next request, and compute its budget."""
@@ -90,7 +85,7 @@ class Window:
         kind of text, and too low for another. So there are two bounds: the bill and the changes since, and the count of
         the whole view.
         """
-        self._most = min(self.limit - self.reserve, self._rejected)
+        self._most = min(self.limit - self.reserve, self.rejected)
         left, growth = self._most - self.billed, max(self._ratio, 1.0) + self._margin
         self.size = int(self.counted + left / (self._ratio + self._margin)) - self.fixed
         self.floor = size_in(self.size, self.retention.floor)
@@ -114,10 +109,6 @@ class Window:
             if counted >= _ENOUGH:
                 self._ratio = billed / counted
 
-    def rejected(self, tokens: int) -> None:
-        """Lower the limit: the provider rejected a request with a view of counted *tokens* as too long."""
-        self._rejected = _AFTER_REJECTION * self.expected(tokens)
-
     def floor_error(self, view: View, reserve: int) -> ContextFloorError:
         """Return the error for a *view* that no edit can make fit; it names what fills the window."""
         sizes = {name: _count(self.counter, text) for name, text in self.fixed_texts.items()}
@@ -131,16 +122,6 @@ class Window:
             f"the smallest possible request exceeds the context of {self.limit:,} tokens: {shares}. "
             f"Shorten the {largest[0][0]}, or use a model with a larger context"
         )
-
-    def truncate(self, text: str, fixed: Mapping[str, str], limit: int, reserve: int, model: str) -> str:
-        """Return the beginning of *text* that a user's message may have; see `TokenEngine.truncate`."""
-        if 8 * (len(text) + sum(map(len, fixed.values()))) <= limit - reserve - _NOTE:
-            return text  # at most half: a token is at least a byte, and a character at most four bytes
-        self.prepare(model, fixed, limit, reserve + _NOTE)
-        left = min(int(_LARGEST_MESSAGE * self.surely), max(self.surely // 2, self.surely - _ANSWER)) - _NOTE
-        if left <= 0:
-            raise self.floor_error(unmeasured_view(), reserve)
-        return text if self.counter.count(text) <= left else self.counter.cut(text, left)
 
 
 def size_in(budget: int, size: float) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -30,10 +31,9 @@ from concertino.messages import (
     UserMessage,
 )
 from concertino.token_engine import Edit, Retention, SummaryJob, TokenEngine
-from concertino.token_engine.cache_monitor import can_end_prefix
-from concertino.token_engine.counting.sizes import measure_with
+from concertino.token_engine.counting.sizes import size_of
 from concertino.token_engine.edits import decode_edit, encode_edit
-from concertino.token_engine.view import unmeasured_view
+from concertino.token_engine.view import View
 from concertino.usage import Tokens
 
 from ...token_engine.kit import COUNTER, FIXED, TOOL
@@ -52,12 +52,12 @@ RETAINED: tuple[Retain, ...] = ("window", "window", "window", "window", "window"
 RECALL = re.compile(r'recall\("(\w+)"\)')
 
 
-MEASURE = measure_with(COUNTER)
+MEASURE = partial(size_of, COUNTER, "")
 
 
 def fold(record: Iterable[Message], edits: Iterable[Edit]) -> list[Message]:
     """Return the messages that *record* shows after *edits*."""
-    view = unmeasured_view(record)
+    view = View(record=record)
     for edit in edits:
         view.apply(edit)
     return view.shown
@@ -188,36 +188,36 @@ class Session:
         """Complete *job*, sometimes with an invalid summary, which changes nothing (7)."""
         kind = self.chance.choice(("good", "good", "good", "none", "empty", "long"))
         text = {"none": None, "empty": "  ", "long": "x" * 3 * job.tokens}.get(kind, "They spoke of an order.")
-        edits, shown = self.engine.edits, list(self.engine.preview())
+        edits, shown = list(self.engine.edits), list(self.engine.view())
         planner = self.engine._planner
         wanted = planner is not None and planner.job is job  # its messages may have been omitted meanwhile
         good = self.engine.complete(job, text)
         assert good == (wanted and kind == "good")
-        assert (self.engine.edits, list(self.engine.preview())) == (edits, shown)
+        assert (self.engine.edits, list(self.engine.view())) == (edits, shown)
 
     def restart(self) -> None:
         """Restart: record and edits, as JSON, give the same view in another process (4)."""
         edits = [decode_edit(json.loads(json.dumps(encode_edit(edit)))) for edit in self.engine.edits]
-        shown, self.engine, self.waiting = list(self.engine.preview()), self.new_engine(), None
+        shown, self.engine, self.waiting = list(self.engine.view()), self.new_engine(), None
         for message in self.record:
             self.engine.append(message)
         self.engine.restore(edits)
-        assert list(self.engine.preview()) == shown
+        assert list(self.engine.view()) == shown
 
     def next_run(self) -> None:
         """Start the next run of the conversation, which has the same view (4)."""
-        state, shown = self.engine.state(), list(self.engine.preview())
+        state, shown = self.engine.state(), list(self.engine.view())
         last = self.engine if self.chance.random() < 0.5 else None
         self.engine, self.waiting = self.new_engine(), None
         assert self.engine.start(self.record, state, last=last)
-        assert list(self.engine.preview()) == shown
+        assert list(self.engine.view()) == shown
 
     # -- the invariants ------------------------------------------------------------------------------------------
 
     def request(self) -> None:
         """Plan, fit and check the view."""
         engine = self.engine
-        log, shown = engine.edits, list(engine.preview())
+        log, shown = list(engine.edits), list(engine.view())
         plan = engine.plan(FIXED, self.reserve, self.model, recallable=self.recallable)
         if plan.urgent:
             job = plan.job or self.waiting
@@ -279,7 +279,8 @@ class Session:
             return
         assert len(marks) <= 4
         assert list(marks) == sorted(set(marks))
-        assert all(can_end_prefix(view[mark]) for mark in marks)
+        ends = [view[mark] for mark in marks]
+        assert all(m.role != "assistant" or (m.parts and m.parts[-1].kind != "reasoning") for m in ends)
         if binding(*self.model.split(":")) != "prefix":  # type: ignore[arg-type]
             last = max([n for n, m in enumerate(self.record) if isinstance(m, AssistantMessage)], default=0)
             unseen = {id(m) for m in self.record[last:] if isinstance(m, ToolMessage) and m.retain == "once"}

@@ -26,14 +26,14 @@ GREETING: list[Message] = [
 def test_an_edit_of_the_first_message_is_carried_over(edit: Edit, shown: str) -> None:
     engine = TokenEngine(EstimatingCounter(), 60_000)
     assert engine.start(GREETING, ContextState(edits=[encode_edit(edit)]))
-    first = engine.preview()[0]
+    first = engine.view()[0]
     assert (first.content if isinstance(first, ToolMessage) else first.text) == shown  # type: ignore[union-attr]
 
 
 def test_an_edit_without_effect_is_carried_over() -> None:
     engine = TokenEngine(EstimatingCounter(), 60_000)
     assert engine.start(GREETING, ContextState(edits=[encode_edit(Strip(0))]))
-    assert list(engine.preview()) == GREETING
+    assert list(engine.view()) == GREETING
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_an_edit_without_effect_is_carried_over() -> None:
 def test_an_edit_of_other_messages_is_refused(edit: Edit) -> None:
     engine = TokenEngine(EstimatingCounter(), 60_000)
     assert not engine.start(GREETING, ContextState(edits=[encode_edit(edit)]))
-    assert list(engine.preview()) == GREETING
+    assert list(engine.view()) == GREETING

@@ -44,7 +44,8 @@ class Recorded(Session):
     def request(self) -> None:
         super().request()
         engine = self.engine
-        self.requested += [engine.edits, list(engine.preview()), engine.breakpoints, engine.tokens, repr(engine.report)]
+        self.requested += [list(engine.edits), list(engine.view()), engine.breakpoints]
+        self.requested += [engine.tokens, repr(engine.report)]
 
     def next_run(self) -> None:
         state = self.engine.state()

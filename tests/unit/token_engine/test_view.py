@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from operator import itemgetter
 from random import Random
 
@@ -19,7 +20,7 @@ from concertino.messages import (
 )
 from concertino.token_engine import Edit, Reduce, Strip, Summarize
 from concertino.token_engine.counting.sizes import message_text
-from concertino.token_engine.view import View, reduced, without_reasoning
+from concertino.token_engine.view import View, without_reasoning
 
 from .session import fold
 
@@ -44,7 +45,9 @@ class Plain:
             case Reduce(places, digests):
                 short = dict(zip(places, digests, strict=True))
                 self.shown = [
-                    (place, reduced(message, short[place]) if place in short and message.role == "tool" else message)
+                    (place, replace(message, content=short[place], media=(), stored=True))
+                    if place in short and message.role == "tool"
+                    else (place, message)
                     for place, message in self.shown
                 ]
             case Summarize(first, end, kept, text):

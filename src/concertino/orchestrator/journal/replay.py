@@ -21,7 +21,7 @@ from ...storage.base import Store
 from ...storage.types import StoredJournal, StoredMessage, StoredRun
 from ...token_engine.edits import Edit, Summarize, decode_edits
 from ...token_engine.unread_messages import UNREAD, has_unread
-from ...token_engine.view import View, unmeasured_view
+from ...token_engine.view import View
 from ...usage import UsageRecord
 from ..outcome import CONTINUE, Finish, StepOutcome
 from ..run_state import RunState
@@ -134,7 +134,7 @@ class Replay:
     """Messages before the run: examples, the history, its summary."""
     media: tuple[Media, ...] = ()
     """The media of the user's message."""
-    view: View = field(default_factory=unmeasured_view)
+    view: View = field(default_factory=View)
     """The conversation and what the model sees of it."""
     added: list[Message] = field(default_factory=list)
     """Messages that this run added."""
@@ -277,7 +277,7 @@ class Replay:
             message = message_of(self.texts[entry.media], self.contents)
             self.media = message.media if isinstance(message, UserMessage) else ()
         self.before = self._before(entry)
-        self.view = unmeasured_view(self.before)
+        self.view = View(record=self.before)
 
     def _before(self, entry: Started) -> tuple[Message, ...]:
         before = tuple(message_of(self.texts[key], self.contents) for key in entry.before)
@@ -303,7 +303,7 @@ class Replay:
             else:
                 replaced = [message_of(self.texts[key], self.contents) for key in change]
                 last = self.messages[-1:] if self._earlier is None else ()
-                self.view, self.replaced = unmeasured_view([*replaced, *last]), True
+                self.view, self.replaced = View(record=[*replaced, *last]), True
                 self.ready, self._edits = [], []
 
     def _add(self, stored: Sequence[StoredMessage]) -> None:

@@ -185,7 +185,7 @@ class TurnRequests:
     ) -> Messages:
         """Return the part of the conversation that *model* is sent before *prompt*, within its context window."""
         run, window = self._run, self._run.window
-        if window.edited and offer_recall(run):
+        if window.edits and offer_recall(run):
             tools = run.registry.specs()
         name = run.model_id if model is run.model else model_id(model)
         self._planned = _Planned(name, tools, prompt=prompt)

@@ -29,6 +29,9 @@ PATIENCE = 10.0
 """Seconds that a run's end waits for a summary in progress, since it is paid for."""
 _LIMIT = 120.0
 """Seconds that a summary may take."""
+_TOKENS_PER_WORD = 28
+"""Tokens of a span for each word of its summary: in a small window, what summaries cost is the largest part of the bill
+that does not follow from the conversation."""
 _SUMMARIZE = ASKS + (
     " The engine asks, not the user. Write a record of the conversation {where} for yourself. It will stand in the "
     "place of all of it, also of an earlier record, but not of all the user's messages: carry over what may still "
@@ -108,7 +111,7 @@ class Summaries:
             where="above" if whole else "below",
             sections="\n".join(f"- {section}" for section in style.sections),
             instructions=f" {style.instructions}" if style.instructions else "",
-            words=min(max(job.tokens // 14, 60), style.words),
+            words=min(max(job.tokens // _TOKENS_PER_WORD, 60), style.words),
         )
         if whole:
             return model, _summary_request(request, (*shown, UserMessage(asked)))

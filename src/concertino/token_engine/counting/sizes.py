@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 
 from ...messages import Media, Message, MessagePart
 from .base import TokenCounter
@@ -16,26 +15,15 @@ _PER_BYTE = 0.05
 """Assumed tokens per byte of a document or recording. A PDF page has 1,500 to 3,000 tokens and rarely less than 50 kB;
 a second of speech has 10 to 32 tokens and some kB when compressed."""
 
-Measure = Callable[[Message], int]
 
-
-def measure_with(counter: TokenCounter, model: str = "") -> Measure:
-    """Return a function that measures a message with *counter*, and its images as *model* bills them."""
-    return partial(_measure, counter, model)
-
-
-def _measure(counter: TokenCounter, model: str, message: Message) -> int:
+def size_of(counter: TokenCounter, model: str, message: Message, frame: int = FRAME) -> int:
+    """Return the tokens of *message* by *counter*, its images as *model* bills them; the message caches its size."""
     known = getattr(message, "measured", None)
     if known is not None and known[0] is counter and known[2] == model:
-        return known[1]  # type: ignore[no-any-return]
-    size = counter.count(message_text(message, model)) + FRAME
+        return known[1] + frame  # type: ignore[no-any-return]
+    size = counter.count(message_text(message, model))
     object.__setattr__(message, "measured", (counter, size, model))
-    return size
-
-
-def tokens_of(counter: TokenCounter, model: str, message: Message) -> int:
-    """Return the tokens of *message* by *counter*, without a provider's framing; the message caches its size."""
-    return _measure(counter, model, message) - FRAME
+    return size + frame
 
 
 def message_text(message: Message, model: str | None = "") -> str:
