@@ -45,7 +45,7 @@ async def test_the_processes_of_the_built_in_agents_run_code(tmp_path: Path) -> 
     """A worker of the target needs no app of its own."""
     store, bell = MemoryStore(), Bell()
     model = ScriptedModel(call("run_code", language="python", code="print(6 * 7)"), "It is 42.")
-    (tmp_path / "apples.md").write_text("# Apples")
+    (tmp_path / "apples.md").write_text("# Apples\n\nApples are sweet.\n")
     library = await wiring.open_library([tmp_path], lambda _: None)
     desks = Runtime([Desk()], Resources(store=store, models=lambda _: model), sweep=3600.0)
     boxes = wiring.open_runtime(store, library, model=wiring.open_model("demo"))
