@@ -388,7 +388,7 @@ class Runtime(Answering):
     async def _answered(self, run_id: str) -> None:
         """Continue a run that may have all answers now, here or in the process that takes it."""
         if self._watching is not None:
-            await self._watchdog.look()
+            await self._watchdog.look(only_trees=True)
         await self._seat.wake_owners(run_id)
 
     async def look(self) -> None:

@@ -201,7 +201,7 @@ class TurnStarter:
         self._held.pop((scope, conversation_id), None)
 
     async def close(self) -> None:
-        """Stop following turns, and wait for those that are being started."""
+        """Stop following turns, and wait until each that is being started has begun."""
         following = [task for _, task in self._following.values()]
         for task in following:
             task.cancel()

@@ -113,8 +113,8 @@ class Watchdog:
         """Let the task look at once."""
         self._woken.set()
 
-    async def look(self) -> None:
-        """Resume, stop or postpone the trees that are due now, and start what is scheduled or queued."""
+    async def look(self, *, only_trees: bool = False) -> None:
+        """Resume, stop or postpone the trees that are due now; unless *only_trees*, start what is scheduled or queued."""
         await self._seat.renew()
         agents, owner = self._seat.agents(), process_owner()
         due = await self._store.due(OPERATOR, agents=agents, owner=owner)
@@ -129,7 +129,7 @@ class Watchdog:
             if (live is None or live.done) and self._seat.capacity(1):
                 await self._take(root_id)
         trees = len(due.ready) + len(due.orphaned) > len(due.doubtful)
-        others: Sequence[Callable[[], Awaitable[object]]] = self._starters
+        others: Sequence[Callable[[], Awaitable[object]]] = () if only_trees else self._starters
         while trees or others:  # a batch of each in turn
             trees = trees and await self._resume_due(owner, agents)
             others = [start for start in others if await start()]

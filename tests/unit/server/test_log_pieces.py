@@ -138,8 +138,8 @@ def test_an_answer_that_no_turn_has_shown_is_shown_at_the_end() -> None:
 
 def test_a_call_outside_a_turn_starts_with_the_call() -> None:
     started, done = ToolStarted(*BASE, "c9", "add", "{}"), ToolDone(*BASE, "c9", "add", "3")
-    assert [getattr(item, "phase", "done") for item in taken(started, done)] == ["start", "delta", "end", "done"]
-    assert [getattr(item, "phase", "done") for item in taken(done)] == ["start", "end", "done"]
+    assert [getattr(item, "phase", item) for item in taken(started, done)] == ["start", "delta", "end", started, done]
+    assert [getattr(item, "phase", item) for item in taken(done)] == ["start", "end", done]
 
 
 def test_media_are_shown_once() -> None:
