@@ -114,7 +114,7 @@ class Watchdog:
         self._woken.set()
 
     async def look(self, *, only_trees: bool = False) -> None:
-        """Resume, stop or postpone the trees that are due now; unless *only_trees*, start what is scheduled or queued."""
+        """Resume, stop or postpone the trees that are due; unless *only_trees*, start what is scheduled or queued."""
         await self._seat.renew()
         agents, owner = self._seat.agents(), process_owner()
         due = await self._store.due(OPERATOR, agents=agents, owner=owner)
