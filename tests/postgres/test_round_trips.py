@@ -7,6 +7,8 @@ from typing import Any
 from concertino import AgentConfig, Chat, Resources, Scope, ToolOrchestrator, tool
 from concertino.storage import PostgresStore
 from concertino.testing import ScriptedModel, call
+from concertino.testing.store_suite.kit import SCOPE
+from concertino.testing.store_suite.store_conversations import claimed_turns, queued
 
 from .trips import counted_trips
 
@@ -14,6 +16,8 @@ STEP = 2
 """Round trips of a step with one tool call: the request, and the answer."""
 RUN = 4
 """Round trips of a run without tools: start, request, answer, end."""
+CLAIM = 5
+"""Round trips of a claim of queued turns of one tenant: time, ended turns, tenants with due turns, claim, contents."""
 
 
 @tool(effect="idempotent")
@@ -42,3 +46,15 @@ async def test_each_append_is_one_round_trip(url: str, schema: str) -> None:
         await trips_of(store, 1)
         assert await trips_of(store, 0) == RUN
         assert await trips_of(store, 5) == RUN + 5 * STEP
+
+
+async def test_a_claim_of_many_queued_turns_takes_as_many_round_trips_as_one(url: str, schema: str) -> None:
+    async with await PostgresStore.open(url, schema=schema, sessions=1) as store:
+        for number in range(9):
+            await store.open_conversation(SCOPE, f"c{number}", "desk")
+            await store.queue_turn(SCOPE, f"c{number}", queued(f"q{number}"), when="always")
+        with counted_trips() as one:
+            assert await claimed_turns(store, limit=1) == ["q0"]
+        with counted_trips() as many:
+            assert await claimed_turns(store, limit=8) == [f"q{number}" for number in range(1, 9)]
+    assert len(many) == len(one) == CLAIM

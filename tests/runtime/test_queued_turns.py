@@ -289,3 +289,28 @@ async def test_a_turn_that_a_closing_runtime_has_claimed_is_free_for_others() ->
     live = await other.resume(ANN, queued.id)
     assert (await live.result()).text == "second"
     await other.close()
+
+
+class _Hanging(_Listing):
+    """A store that does not answer how a turn is."""
+
+    async def turn(self, *_arguments: Any, **_options: Any) -> StoredTurn:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+async def test_no_turn_is_followed_any_more_when_its_runtime_is_closed() -> None:
+    """Also if the runtime began to close before the turn had started."""
+    held, store = Held("second"), _Hanging()
+    recording, working = process(store, held.model), process(store, held.model)
+    recording.join(Fleet(bell=LocalBell(), targets={"desks": ["desk"]}))
+    await (await recording.conversation(ANN, "c", agent="desk")).send("one")
+    looking = asyncio.create_task(working.look())
+    await store.asked.wait()
+    held.go.set()
+    closing = asyncio.create_task(working.close(grace=60))
+    await asyncio.sleep(0)  # it begins
+    store.answer.set()
+    await asyncio.wait([looking, closing])
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("turn ")]
+    await recording.close()

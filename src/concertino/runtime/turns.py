@@ -201,15 +201,15 @@ class TurnStarter:
         self._held.pop((scope, conversation_id), None)
 
     async def close(self) -> None:
-        """Stop following turns, and wait until each that is being started has begun."""
+        """Start the turns that are claimed, then stop following turns."""
+        while self._looking:  # an end that is followed begins another look
+            await asyncio.wait(self._looking)
         following = [task for _, task in self._following.values()]
         for task in following:
             task.cancel()
         if following:
             await asyncio.wait(following)
         self._following.clear()
-        if self._looking:
-            await asyncio.wait(self._looking)
 
     async def _start_due(self, due: DueTurn) -> bool:
         """Start a claimed turn. Return whether it was ended instead."""

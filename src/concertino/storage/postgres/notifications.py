@@ -21,7 +21,7 @@ _QUIET = 4.0
 class _WatchedConnection(psycopg.AsyncConnection[Any]):
     """A connection that is closed if a statement has no answer, as through a link that drops everything."""
 
-    async def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - as in the base class  # noqa: ASYNC109 - psycopg calls it
+    async def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - psycopg calls it
         """Wait for the server; with *timeout*, silence is expected. Raises `psycopg.OperationalError`."""
         try:
             return await super().wait(gen, interval, _PATIENCE + 1 if timeout is None else timeout)

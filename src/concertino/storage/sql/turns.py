@@ -198,10 +198,10 @@ def claim_turns(
     owners = connection.execute(sql["owners_of_due_turns"], bound).fetchall()
     if not owners or limit <= 0:
         return ()  # the write lock is not needed
-    with connection.transaction():
-        numbers = _taken(connection, [(agent, tenant) for agent, tenant in owners], most(limit), now, now + seconds)
-        rows = [connection.execute(sql["claimed_turn"], (number,)).fetchone() for number in numbers]
-    return tuple(map(_to_due, rows))
+    numbers = _taken(connection, [(agent, tenant) for agent, tenant in owners], most(limit), now, now + seconds)
+    rows = connection.execute(sql["claimed_turns"], (json.dumps(numbers),)).fetchall() if numbers else ()
+    found = {row["number"]: _to_due(row) for row in rows}
+    return tuple([found[number] for number in numbers if number in found])  # one may have been withdrawn
 
 
 def _close_turns(connection: Session) -> None:

@@ -36,13 +36,13 @@ ORDER BY number LIMIT 200 FOR UPDATE SKIP LOCKED;
 SELECT m.role, coalesce(m.kept, m.body) FROM messages AS m
 WHERE m.run = ? AND m.keep_seconds IS NULL AND coalesce(m.kept, m.body) <> '' ORDER BY m.number;
 
--- name: claimed_turn
-SELECT c.id, c.tenant, c.user_id, c.agent, t.run_id, t.mode, t.anchored,
+-- name: claimed_turns
+SELECT t.number, c.id, c.tenant, c.user_id, c.agent, t.run_id, t.mode, t.anchored,
     coalesce((SELECT p.run_id FROM turns AS p WHERE p.number = t.parent), '') AS parent,
     (SELECT x.body FROM conversation_texts AS x
         WHERE x.turn = t.number AND x.kind = 'input' AND x.body <> '') AS input
 FROM turns AS t JOIN conversations AS c ON c.number = t.conversation
-WHERE t.number = ?;
+WHERE t.state = 'queued' AND t.number IN (SELECT value::bigint FROM json_each(?));
 
 -- name: forget_turn_words
 UPDATE turn_words SET turn = NULL, words = '' WHERE turn IN (SELECT number FROM turns WHERE conversation = ?);

@@ -26,13 +26,13 @@ SELECT number, conversation, run FROM turns WHERE state = 'open' AND ended;
 SELECT m.role, CAST(coalesce(m.kept, m.body) AS BLOB) FROM messages AS m
 WHERE m.run = ? AND m.keep_seconds IS NULL AND coalesce(m.kept, m.body) <> '' ORDER BY m.number;
 
--- name: claimed_turn
-SELECT c.id, c.tenant, c.user_id, c.agent, t.run_id, t.mode, t.anchored,
+-- name: claimed_turns
+SELECT t.number, c.id, c.tenant, c.user_id, c.agent, t.run_id, t.mode, t.anchored,
     coalesce((SELECT p.run_id FROM turns AS p WHERE p.number = t.parent), '') AS parent,
     (SELECT CAST(x.body AS BLOB) FROM conversation_texts AS x  -- text that is not UTF-8 would fail for all turns
         WHERE x.turn = t.number AND x.kind = 'input' AND x.body <> '') AS input
 FROM turns AS t JOIN conversations AS c ON c.number = t.conversation
-WHERE t.number = ?;
+WHERE t.state = 'queued' AND t.number IN (SELECT value FROM json_each(?));
 
 -- name: runs_of_conversation
 SELECT r.number, r.run_id, r.root, h.ending IS NOT NULL AS ended, h.erase_after
