@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, Chat, RunResult, ToolOrchestrator, tool
-from concertino.agents import EndWith
-from concertino.errors import ConfigurationError, ToolError
+from concertino import AgentConfig, Chat, Fail, Part, RunResult, ToolOrchestrator, tool
+from concertino.agents import EndWith, ToolGuardrail
+from concertino.errors import ConfigurationError, RunError, ToolError
 from concertino.events import Notice
 from concertino.messages import ForcedTool
 from concertino.testing import ScriptedModel, call
@@ -96,6 +96,26 @@ async def test_a_result_that_lacks_a_field_is_used_with_a_notice() -> None:
     result, notices, _ = await play(EndWith(fields=FIELDS), call("submit_result", title=["Tea"], more=1))
     assert result.text == '{"title": ["Tea"], "body": null}'
     assert [(each.code, each.text) for each in notices] == [("result_incomplete", "the submitted result lacks: body")]
+
+
+@pytest.mark.parametrize("text", ["withheld", "[]"])
+async def test_a_result_that_a_guardrail_replaces_is_used(text: str) -> None:
+    desk = agent()
+    desk.parts = (EndWith(fields=FIELDS), ToolGuardrail(results=lambda _run, _call, _result: text))
+    with ScriptedModel(call("submit_result", title="Tea", body="Hot.")) as model:
+        result = await ToolOrchestrator(Chat("Go.", model=model), desk).run()
+    assert (result.status, result.text) == ("completed", text)
+
+
+async def test_a_failure_stays_one() -> None:
+    class Strict(Part):
+        def after_step(self, run: Any, outcome: Any) -> Fail:
+            return Fail("not today")
+
+    desk = agent()
+    desk.parts = (Strict(), EndWith("ship"))
+    with ScriptedModel(call("ship", order=1)) as model, pytest.raises(RunError, match="not today"):
+        await ToolOrchestrator(Chat("Go.", model=model), desk).run()
 
 
 def test_it_needs_a_tool() -> None:

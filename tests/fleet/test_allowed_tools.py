@@ -71,6 +71,26 @@ async def test_the_list_of_a_fleet_applies_to_sub_agents_too(caplog: pytest.LogC
     assert caplog.text.count("agent 'clerk' has no tool 'draw', which allowed_tools names") == 1
 
 
+class Loading(AgentConfig):
+    """An agent that loads tools for each run."""
+
+    name = "desk"
+    tools = (search,)
+
+    def load_tools(self, run: Any) -> list[Any]:
+        return [pay, delegate(Clerk(), description="Looks things up.")]
+
+
+async def test_tools_that_a_run_loads_are_on_the_list_too(caplog: pytest.LogCaptureFixture) -> None:
+    with ScriptedModel("Done.") as model:
+        resources = Resources(allowed_tools={"desk": ["clerk", "loaded"]})
+        await ToolOrchestrator(Chat("Go.", model=model), Loading(), resources=resources).run()
+    assert sent(model) == [["clerk"]]
+    assert [each.message for each in caplog.records if "has no tool" in each.message] == [
+        "agent 'desk' has no tool 'loaded', which allowed_tools names"
+    ]
+
+
 async def test_the_resources_of_a_run_may_have_another_list() -> None:
     model = ScriptedModel("Done.")
     resources = Resources(store=MemoryStore(), model=model, allowed_tools={"desk": ()})

@@ -7,7 +7,7 @@ import copy
 import functools
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from types import NoneType
 from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
@@ -16,6 +16,7 @@ from ..events import RunEvent, StoppedWork
 from ..messages import AssistantMessage, Message, Text, ToolCall
 from ..providers.base import ModelRequest
 from ..tools.base import Tool
+from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
 from .agent import DECISIONS, OBSERVERS, AgentConfig, deciders
 from .composition import compose
@@ -217,13 +218,29 @@ async def within_patience(run: RunSession, hook: str, work: Coroutine[Any, Any, 
 
 
 async def load_tools(run: RunSession, hooks: Hooks) -> None:
-    """Add the tools that the agent loads for *run*. Raises `HookError` if one is invalid."""
+    """Add the tools that the agent loads for *run* and may have. Raises `HookError` if one is invalid."""
+    agent = hooks.config.name
+    allowed = run.resources.allowed_tools.get(agent)
     for tool in await hooks.load_tools(run.context):
-        if tool.name not in run.registry:
+        if tool.name not in run.registry and (allowed is None or tool.name in allowed):
             try:
                 run.registry.register(tool)
             except ConfigurationError as error:
                 raise hooks.load_tools.error(f"returned an invalid tool: {error}") from error
+    if allowed is not None:
+        report_unknown(allowed, run.registry, agent)
+
+
+def report_unknown(allowed: Collection[str], registry: ToolRegistry, agent: str) -> None:
+    """Log the names of *allowed* tools that *agent* does not have."""
+    if unknown := set(allowed).difference(registry.names()):
+        _warn(f"agent {agent!r} has no tool {', '.join(map(repr, sorted(unknown)))}, which allowed_tools names")
+
+
+@functools.lru_cache(maxsize=256)
+def _warn(problem: str) -> None:
+    """Log *problem*, which each run of an agent has, once."""
+    log.warning("%s", problem)
 
 
 async def reviewed(run: RunSession, hooks: Hooks, message: AssistantMessage) -> AssistantMessage:

@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import ConfigurationError
 from ...messages import AssistantMessage, ForcedTool, ToolChoice, ToolMessage
 from ...orchestrator.agent import Part
-from ...orchestrator.outcome import Continue, Finish, NextStep
+from ...orchestrator.outcome import Continue, Fail, Finish, NextStep
 from ...orchestrator.run import RunContext
 from ...tools.base import Tool, ToolContext, ToolResult
 
@@ -57,13 +57,21 @@ class EndWith(Part):
                 break
             if isinstance(message, ToolMessage) and message.name in self._names and not message.is_error:
                 ended = message
-        if ended is None:
+        if ended is None or isinstance(outcome, Fail):
             return outcome
-        if ended.name == SUBMIT_RESULT and self._fields:
-            data = json.loads(ended.content)
-            if missing := [name for name in self._fields if data.get(name) is None]:
-                run.notify("result_incomplete", f"the submitted result lacks: {', '.join(missing)}")
+        if ended.name == SUBMIT_RESULT and (missing := self._missing(ended.content)):
+            run.notify("result_incomplete", f"the submitted result lacks: {', '.join(missing)}")
         return Finish(ended.content)
+
+    def _missing(self, result: str) -> list[str]:
+        """Return the fields that *result* lacks."""
+        try:
+            data = json.loads(result)
+        except ValueError:
+            data = None
+        if not isinstance(data, dict):
+            return []  # a hook, such as that of a guardrail, has replaced the result
+        return [name for name in self._fields if data.get(name) is None]
 
 
 class SubmitResult(Tool):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import logging
 import time
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -21,7 +20,7 @@ from ...tools.registry import ToolRegistry
 from ..agent import AgentConfig
 from ..chat import Attachment, Chat
 from ..event_stream import RedactedStream
-from ..hooks import Hooks
+from ..hooks import Hooks, hooks_of, report_unknown
 from ..journal.data_policy import policy_form
 from ..journal.entries import Started, pack_context
 from ..journal.lease import Tree
@@ -33,8 +32,6 @@ from ..run import RunSession
 from ..tool_calls.context import Parent
 from ..validation import media_problem
 from .repair import NOTHING_CHECKED, call_ids, repaired
-
-log = logging.getLogger("concertino")
 
 RAG_TOOL = "rag"
 CHATBOT_TOOL = "chatbot"
@@ -79,7 +76,7 @@ def open_run(
         resources=resources,
         model=model,
         model_id=name,
-        registry=_allowed_tools(registry, resources, config.name) if resources.allowed_tools else registry.copy(),
+        registry=_allowed_tools(registry, resources, config) if resources.allowed_tools else registry.copy(),
         limits=limits,
         tree=parent.run.tree if parent else Tree(run_id, resources.store, lease),
         meter=parent.run.meter if parent else Meter(limits),
@@ -104,23 +101,17 @@ def open_run(
     return run
 
 
-def _allowed_tools(registry: ToolRegistry, resources: Resources, agent: str) -> ToolRegistry:
-    """Return a copy of *registry* with the tools that *agent* may have."""
-    registry, allowed = registry.copy(), resources.allowed_tools.get(agent)
+def _allowed_tools(registry: ToolRegistry, resources: Resources, config: AgentConfig[object]) -> ToolRegistry:
+    """Return a copy of *registry* with the tools that the agent may have; `load_tools` adds those of a run."""
+    registry, allowed = registry.copy(), resources.allowed_tools.get(config.name)
     if allowed is None:
         return registry
     for name in registry.names():
         if name not in allowed:
             registry.unregister(name)
-    if unknown := set(allowed).difference(registry.names()):
-        _warn(f"agent {agent!r} has no tool {', '.join(map(repr, sorted(unknown)))}, which allowed_tools names")
+    if not hooks_of(config).load_tools.own:
+        report_unknown(allowed, registry, config.name)
     return registry
-
-
-@lru_cache(maxsize=256)
-def _warn(problem: str) -> None:
-    """Log *problem*, which each run of an agent has, once."""
-    log.warning("%s", problem)
 
 
 @lru_cache(maxsize=64)
