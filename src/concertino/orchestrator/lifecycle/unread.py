@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ...storage.base import Store
 from ...storage.types import StoredJournal
-from ...token_engine.unread_messages import UNREAD, UnreadPart, fill, has_unread
+from ...unread_messages import UNREAD, UnreadPart, fill, has_unread
 from ...usage import UsageRecord
 from ..journal.replay import Replay, replay_up_to
 from ..run import RunSession
