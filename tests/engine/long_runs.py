@@ -127,7 +127,7 @@ def resumed(
 ) -> ToolOrchestrator:
     """Return a run that continues."""
     agent = agent or Looking()
-    agent.tools = (look, pay)
+    agent.tools = agent.tools or (look, pay)
     chosen = resources(store, **more)
     return ToolOrchestrator(Chat("", model=model), agent, resources=chosen, resume=True, run_id=run_id)
 

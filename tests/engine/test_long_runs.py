@@ -9,13 +9,37 @@ from typing import Any
 
 import pytest
 
-from concertino import OPERATOR, MemoryStore, Message, ModelRequest, RunContext, ToolResult, tool
+from concertino import (
+    OPERATOR,
+    Chat,
+    MemoryStore,
+    Message,
+    ModelRequest,
+    RunContext,
+    ToolOrchestrator,
+    ToolResult,
+    delegate,
+    tool,
+)
 from concertino.messages import AssistantMessage, Media, ToolMessage
 from concertino.orchestrator import replay
+from concertino.orchestrator.journal.lease import Ledger
 from concertino.storage import SqliteStore
 from concertino.testing import ScriptedModel, call
+from concertino.testing.store_suite.kit import record
 
-from .long_runs import Looking, approved, assert_flat, counted_reads, most_read, resumed, suspended
+from .long_runs import (
+    Looking,
+    approved,
+    assert_flat,
+    counted_reads,
+    look,
+    most_read,
+    pay,
+    resources,
+    resumed,
+    suspended,
+)
 
 LONG = 120
 """Steps after which a run has had snapshots and summaries."""
@@ -81,6 +105,44 @@ async def test_the_bill_of_a_resumed_run_is_exact() -> None:
     assert seen == [len(ledger) - 1]
     (total,) = await store.usage_sums(OPERATOR, ())
     assert total.tokens.total == sum(each.tokens.total for each in ended.usage)
+
+
+async def test_the_bill_is_in_the_order_of_booking_with_a_sub_agent_between_unread_calls() -> None:
+    """The usage of a sub-agent is read at once, and that of the run around it later."""
+    store = MemoryStore()
+
+    class Helper(Looking):
+        name = "helper"
+        prompt = "You help."
+
+    class Delegating(Looking):
+        tools = (look, pay, delegate(Helper(), description="Helps."))
+
+    steps = [call("look", n=n) for n in range(LONG)]
+    begins, scripts = (call("look", n=0), call("helper", query="Help.")), {"You help": ["helped"]}
+    first = ScriptedModel(*begins, *steps, call("pay"), summaries=["in short"] * LONG, scripts=scripts)
+    agent = Delegating()
+    result = await ToolOrchestrator(Chat("Go.", model=first), agent, resources=resources(store)).run()
+    assert result.status == "suspended"
+    await approved(store, result)
+    ended = await resumed(store, result.run_id, ScriptedModel("done"), agent).run()
+    assert ended.usage == tuple(await store.usage(OPERATOR, result.run_id))
+    assert ended.usage[2].agent_path == "looking/helper-1"
+
+
+def test_the_records_of_a_sub_agent_need_nothing_that_was_not_read() -> None:
+    """The event loop would wait for it, and a store that fails would fail a result."""
+    ledger, reads = Ledger(), list[str]()
+    own, below = record(1), record(2, agent_path="supervisor/helper")
+    ledger.leave_out("supervisor", lambda: reads.append("all"))
+    ledger.book(below)
+    assert ledger.records("supervisor/helper") == (below,)
+    assert not reads
+    assert ledger.records("supervisor") == (below,)
+    assert reads == ["all"]
+    ledger.complete([own, below])
+    assert ledger.records("supervisor") == (own, below)
+    assert len(reads) == 1
 
 
 async def test_a_limit_of_tokens_counts_what_was_used_before_the_snapshot() -> None:

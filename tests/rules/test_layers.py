@@ -34,7 +34,7 @@ LAYERS = (
         "text",
         "usage",
     }
-    | {"context_state", "families", "waits"},
+    | {"context_state", "families", "unread_messages", "waits"},
     {"tools", "token_engine", "providers", "storage"},
     {"orchestrator"},
     {"agents"},

@@ -393,11 +393,11 @@ class ToolOrchestrator:
         assert self._requests is not None
         if self._requests.summaries is not None:
             await self._requests.summaries.settle(PATIENCE)
+        if run.unread is not None:  # the result has all messages and usage
+            await run.unread.read()
         waiting = await open_waits(run) if status == "suspended" else ()
         if run.steers and status != "suspended":
             return False
-        if run.unread is not None:  # the result has all messages and usage
-            await run.unread.read()
         self._result = result_of(run, status, error, waiting, output)
         if status != "suspended":
             if self._resume and self._parent is None:

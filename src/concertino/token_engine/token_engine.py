@@ -17,6 +17,7 @@ from functools import partial
 
 from ..context_state import ContextReport, ContextState
 from ..messages import Message, Messages, begins_with
+from ..unread_messages import UnreadMessages, UnreadPart, fill
 from ..usage import Tokens
 from .cache_monitor import CacheMonitor, Miss
 from .counting.base import TokenCounter
@@ -25,7 +26,6 @@ from .digests import handle_of
 from .edits import Edit, Summarize, carry_over, encode_edit
 from .planner import FULL, Plan, Planner, SummaryJob
 from .retention import Retention
-from .unread_messages import UnreadMessages, UnreadPart, fill
 from .view import View
 from .window import Window
 
@@ -388,7 +388,6 @@ class TokenEngine:
 
     def recall(self, handle: str = "") -> Sequence[Message]:
         """Return the messages that were cut, reduced, summarized or omitted under *handle*; without it, all of them."""
-        view = self._view
         view = self._view
         view.whole()
         if not handle:

@@ -10,8 +10,8 @@ from copy import copy
 from operator import itemgetter
 
 from ..messages import AssistantMessage, Message, Messages, UserMessage
+from ..unread_messages import UnreadPart
 from .edits import Edit, Reduce, Strip, Summarize
-from .unread_messages import UnreadPart
 
 
 class View:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, Literal
 
 from ...errors import StaleClaimError, StorageError
@@ -26,16 +26,19 @@ is abandoned."""
 _SETTLE = 1.0
 
 
+def _nothing() -> None:
+    """Read nothing."""
+
+
 class Ledger:
     """The usage records of a run tree: one per attempt, booked once."""
 
-    __slots__ = ("_earlier", "_records", "read")
+    __slots__ = ("_earlier", "_records", "_root", "_unread")
 
     def __init__(self) -> None:
         self._records: dict[str, UsageRecord] = {}
-        self._earlier: Sequence[UsageRecord] = ()
-        self.read: Callable[[], None] | None = None
-        """Reads the records of an earlier process that were not read, and passes them to `complete`."""
+        self._earlier: dict[str, UsageRecord] = {}
+        self._root, self._unread = "", _nothing
 
     def __len__(self) -> int:
         return len(self._records)
@@ -48,10 +51,13 @@ class Ledger:
         """Yield the records from the *start*-th on, backwards."""
         return islice(reversed(self._records.values()), len(self._records) - start)
 
+    def leave_out(self, root: str, read: Callable[[], None]) -> None:
+        """Do without earlier records of the agent at the path *root* until *read* passes them to `complete`."""
+        self._root, self._unread = root, read
+
     def complete(self, records: Iterable[UsageRecord]) -> None:
-        """Take in all *records* of the tree, also what was not read."""
-        if self.read is not None:
-            self.read, self._earlier = None, [each for each in records if each.id not in self._records]
+        """Take in all *records* of the tree, in order, also what was not read."""
+        self._root, self._unread, self._earlier = "", _nothing, {each.id: each for each in records}
 
     def records(self, path: str, start: int | None = None) -> tuple[UsageRecord, ...]:
         """Return the records of the agent at *path* and its sub-agents.
@@ -59,11 +65,11 @@ class Ledger:
         With *start*, those from the *start*-th on of the records that were read or booked by this process.
         """
         below = path + "/"
-        if start is None and self.read is not None:
-            self.read()
+        if start is None and path == self._root:
+            self._unread()
         records: Iterable[UsageRecord] = self._records.values()
-        if start is None:
-            records = chain(self._earlier, records)
+        if start is None and self._earlier:
+            records = (self._earlier | self._records).values()
         elif start:
             records = islice(records, start, None)
         return tuple([r for r in records if r.agent_path == path or r.agent_path.startswith(below)])

@@ -20,8 +20,8 @@ from ...scope import AnyScope
 from ...storage.base import Store
 from ...storage.types import StoredJournal, StoredMessage, StoredRun
 from ...token_engine.edits import Edit, Summarize, decode_edits
-from ...token_engine.unread_messages import UNREAD, has_unread
 from ...token_engine.view import View
+from ...unread_messages import UNREAD, has_unread
 from ...usage import UsageRecord
 from ..outcome import CONTINUE, Finish, StepOutcome
 from ..run_state import RunState

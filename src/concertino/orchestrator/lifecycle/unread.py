@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ...storage.base import Store
 from ...storage.types import StoredJournal
-from ...token_engine.unread_messages import UNREAD, UnreadPart, fill, has_unread
+from ...unread_messages import UNREAD, UnreadPart, fill, has_unread
 from ...usage import UsageRecord
 from ..journal.replay import Replay, replay_up_to
 from ..run import RunSession
@@ -41,7 +41,7 @@ class Unread:
             self.part = UnreadPart(edits=found.snapshot_edits, omitted=omitted, read=self.read_now)
             run.earlier_calls = UnreadCallIds()
         if self._is_root:
-            run.tree.ledger.read = self.read_now
+            run.tree.ledger.leave_out(run.path, self.read_now)
 
     async def read(self) -> None:
         """Read the rest. Raises `ErasedError`, `StorageError`."""
@@ -67,7 +67,8 @@ class Unread:
         if self.part is not None:
             run.added[:] = [message for message in run.added if message is not UNREAD]
             run.skipped = None  # there is no context for another run without the earlier edits
-        run.tree.ledger.complete(())
+        if self._is_root:
+            run.tree.ledger.complete(())
 
     async def _whole(self) -> _Whole:
         run, store = self._run, self._store

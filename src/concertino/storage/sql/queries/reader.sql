@@ -40,9 +40,15 @@ WITH RECURSIVE trees (root) AS (
     JOIN runs AS called ON called.parent_id = caller.run_id AND called.root = called.number
         AND called.scope_key = caller.scope_key
 )
+SELECT u.*, r.run_id FROM runs AS r JOIN usage AS u ON u.run = r.number
+WHERE r.run_id = :root_id AND u.entry > :after AND /*reached r*/
+UNION ALL  -- each part is a look into an index
+SELECT u.*, r.run_id FROM runs AS r JOIN usage AS u ON u.run = r.number
+WHERE r.run_id = :root_id AND u.entry IS NULL AND /*reached r*/
+UNION ALL
 SELECT u.*, r.run_id FROM trees JOIN runs AS r ON r.root = trees.root JOIN usage AS u ON u.run = r.number
-WHERE (r.run_id <> :root_id OR u.entry IS NULL OR u.entry > :after) AND /*reached r*/
-ORDER BY u.booking;
+WHERE r.run_id <> :root_id AND /*reached r*/
+ORDER BY booking;
 
 -- name: unsettled_usage
 SELECT u.*, r.run_id FROM usage AS u JOIN runs AS r ON r.number = u.run

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import overload
 
-from ..messages import Message, Messages, SystemMessage
-from ..records import record
+from .messages import Message, Messages, SystemMessage
+from .records import record
 
 UNREAD = SystemMessage("")
 """Stands for a message that was not read: this very object."""
