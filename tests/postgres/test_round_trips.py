@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
-from concertino import AgentConfig, Chat, Resources, Scope, ToolOrchestrator, tool
+import pytest
+
+from concertino import AgentConfig, Ask, Chat, Resources, Runtime, Scope, ToolOrchestrator, tool
 from concertino.storage import PostgresStore
 from concertino.testing import ScriptedModel, call
 from concertino.testing.store_suite.kit import SCOPE
@@ -58,3 +61,46 @@ async def test_a_claim_of_many_queued_turns_takes_as_many_round_trips_as_one(url
         with counted_trips() as many:
             assert await claimed_turns(store, limit=8) == [f"q{number}" for number in range(1, 9)]
     assert len(many) == len(one) == CLAIM
+WAKE = {"load": 1, "operations": 2, "waits": 1}
+"""Reads from an approval to the end of its turn: operations once for the tree and once for the turn's calls."""
+
+
+class Guarded(Desk):
+    def authorize_tool_call(self, run: Any, call: Any, arguments: Any) -> Ask:
+        return Ask()
+
+
+async def test_a_wake_up_reads_the_journal_once(url: str, schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with await PostgresStore.open(url, schema=schema) as store:
+        model = ScriptedModel(call("look", n=1), "done")
+        async with Runtime([Guarded()], Resources(store=store, model=model), sweep=600) as runtime:
+            scope = Scope("t", "u")
+            await (await runtime.start(Chat(message="x", scope=scope), "desk")).result()
+            (wait,) = await store.approvals(scope)
+            reads: Counter[str] = Counter()
+            for name in (*WAKE, "run"):
+                count_calls(monkeypatch, store, name, reads)
+            await runtime.approve(scope, wait.key)
+            live = runtime.live(scope, wait.run_id)
+            assert live is not None
+            assert (await live.result()).status == "completed"
+        assert reads == WAKE
+
+
+async def test_a_consistent_read_begins_with_its_first_statement(url: str, schema: str) -> None:
+    async with await PostgresStore.open(url, schema=schema, sessions=1) as store:
+        await trips_of(store, 1)
+        with counted_trips() as trips:
+            assert await store.operations(Scope("t", "u")) == ()
+        assert len(trips) == 2  # with the commit
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, store: Any, name: str, found: Counter[str]) -> None:
+    """Count the calls of a method of *store*."""
+    method = getattr(store, name)
+
+    async def counted(*arguments: Any, **options: Any) -> Any:
+        found[name] += 1
+        return await method(*arguments, **options)
+
+    monkeypatch.setattr(store, name, counted)

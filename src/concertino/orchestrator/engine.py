@@ -21,7 +21,7 @@ from ..errors import (
 from ..events import RunEnded, RunEvent, RunResult, RunStarted, RunStatus
 from ..ids import new_run_id
 from ..number_checks import check_amount, check_whole
-from ..storage.types import Claim
+from ..storage.types import Claim, StoredJournal
 from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Chat
@@ -69,8 +69,8 @@ class ToolOrchestrator:
     Raises `ConfigurationError` if an argument has the wrong type or the message is empty.
     """
 
-    claim: Claim | None = None
-    """The claim on the tree of a run to resume, if the caller has made it."""
+    claimed: tuple[Claim, StoredJournal] | None = None
+    """The claim on the tree of a run to resume, if the caller has made it, and the root's journal as read since."""
 
     def __init__(  # noqa: PLR0913 - most are optional
         self,
@@ -343,7 +343,8 @@ class ToolOrchestrator:
         here = run.id in run.tree.policies
         run.tree.policies[run.id] = run.journal.policy
         if self._resume:
-            found = await resume(run, self._parent, self.claim, here=here)
+            claimed, self.claimed = self.claimed, None  # the journal may be large
+            found = await resume(run, self._parent, claimed, here=here)
             # The first context has the state from before the journal was read.
             run.context = RunContext(run)
         elif run.journal.on:

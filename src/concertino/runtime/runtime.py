@@ -178,7 +178,7 @@ class Runtime(Answering):
         if stored.start.root_id != run_id:
             before = self._live.get(stored.start.root_id)
         try:
-            return await self._resume(stored, None)
+            return await self._resume(stored.start.scope, stored.start.root_id, None)
         except (RunClaimedError, RunEndedError):
             async with self._watchdog.claiming:  # it may have been faster
                 live = self._live.get(stored.start.root_id)
@@ -194,21 +194,21 @@ class Runtime(Answering):
             live.on_end(self._watchdog.wake)
             raise RunStateError("it is about to leave this process, and is resumed then")
         try:
-            return await self._resume(await self._stored(claim.scope, claim.root_id), claim)
+            return await self._resume(claim.scope, claim.root_id, claim)
         except Exception:
             await self.store.release(claim)
             raise
 
-    async def _resume(self, stored: StoredRun, claim: Claim | None) -> LiveRun:
-        owner, root_id = stored.start.scope, stored.start.root_id
+    async def _resume(self, owner: Scope, root_id: str, claim: Claim | None) -> LiveRun:
         if (live := self._live.get(root_id)) is not None and not live.done:
             return live
-        root = stored if root_id == stored.start.run_id else await self._stored(owner, root_id)
-        started = started_of(await self._journal(owner, root_id))
-        config, registry = self._agents.take_stored(root.start.agent, started.policy)
-        caller, conversation_id = caller_of(root.start, started), root.start.conversation_id
+        journal = await self._journal(owner, root_id, from_snapshot=True)
+        start, started = journal.run.start, started_of(journal)
+        config, registry = self._agents.take_stored(start.agent, started.policy)
+        caller, conversation_id = caller_of(start, started), start.conversation_id
         chat = Chat(model=started.model, scope=owner, caller=caller, conversation_id=conversation_id)
-        return await self._run(chat, config, registry, root_id, resume=True, claim=claim)
+        claimed = None if claim is None else (claim, journal)
+        return await self._run(chat, config, registry, root_id, resume=True, claimed=claimed)
 
     def live(self, scope: AnyScope, run_id: str) -> LiveRun | None:
         """Return the run if it is in progress in this process."""
@@ -442,8 +442,8 @@ class Runtime(Answering):
             raise UnknownRunError(f"there is no run {run_id!r} in this store")
         return stored
 
-    async def _journal(self, scope: AnyScope, run_id: str) -> StoredJournal:
-        journal = await self.store.load(scope, run_id)
+    async def _journal(self, scope: AnyScope, run_id: str, *, from_snapshot: bool = False) -> StoredJournal:
+        journal = await self.store.load(scope, run_id, from_snapshot=from_snapshot)
         if journal is None:
             raise UnknownRunError(f"there is no run {run_id!r} in this store")
         return journal
@@ -456,7 +456,7 @@ class Runtime(Answering):
         run_id: str,
         *,
         resume: bool,
-        claim: Claim | None = None,
+        claimed: tuple[Claim, StoredJournal] | None = None,
     ) -> LiveRun:
         resources = self._resources.shared or await self._resources.of(chat, config)
         if isinstance(config, ToolRun):
@@ -471,7 +471,7 @@ class Runtime(Answering):
             resume=resume,
             lease=self._lease,
         )
-        orchestrator.claim = claim
+        orchestrator.claimed = claimed
         live = LiveRun(orchestrator, self._log)
         try:
             await live.started()

@@ -428,12 +428,15 @@ def replay_up_to(journal: StoredJournal, seq: int) -> Replay:
     return found
 
 
-async def load_replay(store: Store, scope: AnyScope, run_id: str) -> Replay | None:
+async def load_replay(
+    store: Store, scope: AnyScope, run_id: str, journal: StoredJournal | None = None
+) -> Replay | None:
     """Return the state of a run, read from its last snapshot on if that can be used; None if the run is unknown.
 
+    A *journal* that was read so is not read again.
     Messages out of view are not read then; `UNREAD` stands for them. Raises `ErasedError`, `StorageError`.
     """
-    journal = await store.load(scope, run_id, from_snapshot=True)
+    journal = journal or await store.load(scope, run_id, from_snapshot=True)
     if journal is not None and journal.snapshot and journal.run.end is None:
         try:
             found = replay(journal)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from ...errors import ConcertinoError, ConfigurationError, RunEndedError, UnknownRunError
 from ...events import RunResult
+from ...operations import Operation
 from ...scope import Scope
 from ...storage.base import Store
 from ...storage.process import process_name, process_owner
-from ...storage.types import Claim
+from ...storage.types import Claim, StoredJournal
 from ...token_engine.digests import RECALL
 from ...token_engine.edits import decode_edits
 from ...token_engine.token_engine import TokenEngine
@@ -31,11 +33,13 @@ from .seal import lost_usage
 from .unread import Unread
 
 
-async def resume(run: RunSession, parent: Parent | None, claimed: Claim | None, *, here: bool = False) -> Replay:
+async def resume(
+    run: RunSession, parent: Parent | None, claimed: tuple[Claim, StoredJournal] | None, *, here: bool = False
+) -> Replay:
     """Claim the run and restore the state that its journal records. Attempts that were in flight are booked as lost.
 
-    A tree that is *claimed* already is not claimed again. *here* is true for a sub-agent that was suspended in this
-    process, which has counted its work.
+    A tree that is *claimed* already is not claimed again, nor its journal read again. *here* is true for a sub-agent
+    that was suspended in this process, which has counted its work.
 
     Raises `UnknownRunError`, `RunEndedError`, `RunClaimedError`, `ErasedError`, `StorageError`.
     """
@@ -44,11 +48,12 @@ async def resume(run: RunSession, parent: Parent | None, claimed: Claim | None, 
     if store is None:
         raise ConfigurationError("a run is resumed from a store: give Resources(store=...)")
     since = asyncio.get_running_loop().time()
-    claim = await _claimed(store, run.scope, run.id, tree.lease, claimed) if parent is None else None
+    made, journal = claimed or (None, None)
+    claim = await _claimed(store, run.scope, run.id, tree.lease, made) if parent is None else None
     if claim is not None:
         tree.start_lease(claim, since)
     try:
-        found = await _replayed(store, run.scope, run.id)
+        found = await _replayed(store, run.scope, run.id, journal)
         run.set_chat(chat_of(found, run.chat))
         run.journal.packed_context = found.started.context
         run.journal.conversation_id = run.chat.conversation_id
@@ -59,6 +64,8 @@ async def resume(run: RunSession, parent: Parent | None, claimed: Claim | None, 
                 tree.ledger.book(record)
         run.first_record = None
         _restore(run, found, store)
+        asked = {"run_id": run.id} if parent is not None else {"root_id": run.id}  # the root's are among its tree's
+        operations = await store.operations(run.scope, **asked)
         if parent is None:
             run.meter = Meter(run.limits)
             run.meter.open_runs = 1
@@ -66,11 +73,11 @@ async def resume(run: RunSession, parent: Parent | None, claimed: Claim | None, 
             if found.snapshot is not None:
                 run.meter.restore_sums(found.snapshot.booked)
             # The attempts in flight of the whole tree: a sub-agent that is resumed later books its own only then.
-            lost = [each for each in await store.operations(run.scope, root_id=run.id) if each.kind == "model_call"]
+            lost = [each for each in operations if each.kind == "model_call"]
             run.meter.restore_usage([lost_usage(operation, run.path)[0] for operation in lost])
         if not here:
             run.meter.restore_run(found.state.tool_calls, found.seconds, found.at)
-        await _restore_operations(run, store)
+        _restore_operations(run, [each for each in operations if each.run_id == run.id])
         assert tree.claim is not None
         await run.journal.append(Resumed(sure=tree.claim.sure, process=process_name(tree.claim.owner)), run.state.step)
     except BaseException:
@@ -94,8 +101,8 @@ async def _claimed(store: Store, scope: Scope, run_id: str, lease: float, claime
         raise
 
 
-async def _replayed(store: Store, scope: Scope, run_id: str) -> Replay:
-    found = await load_replay(store, scope, run_id)
+async def _replayed(store: Store, scope: Scope, run_id: str, journal: StoredJournal | None) -> Replay:
+    found = await load_replay(store, scope, run_id, journal)
     if found is None:
         raise UnknownRunError(f"there is no run {run_id!r} in this store")
     if found.run.end is not None:
@@ -103,9 +110,9 @@ async def _replayed(store: Store, scope: Scope, run_id: str) -> Replay:
     return found
 
 
-async def _restore_operations(run: RunSession, store: Store) -> None:
+def _restore_operations(run: RunSession, operations: Sequence[Operation]) -> None:
     """Book every attempt that an earlier process announced and did not settle; keep its calls outside turns."""
-    for operation in await store.operations(run.scope, run_id=run.id):
+    for operation in operations:
         if operation.kind == "tool_call" and operation.index == OUTSIDE:
             run.outside[operation.key] = operation
         if operation.kind != "model_call":

@@ -120,6 +120,8 @@ class PostgresSession:
         self._connection: psycopg.Connection[Any] | None = None
         self._now: float | None = None
         """The time at which the transaction began."""
+        self._first = ""
+        """What begins the transaction, sent with its first statement."""
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
@@ -131,7 +133,10 @@ class PostgresSession:
     def execute(self, sql: str, parameters: Any = (), /) -> Cursor:
         """Run one statement."""
         cursor = StatementCursor(self.connection, row_factory=named_rows)
-        cursor.execute(translated(sql), parameters)
+        begin, self._first = self._first, ""
+        cursor.execute(begin + translated(sql), parameters)
+        if begin:
+            cursor.nextset()
         return cursor
 
     def call(self, call: Call) -> Any:
@@ -162,7 +167,7 @@ class PostgresSession:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Begin a transaction for a `with` block that reads everything inside at one moment."""
-        self._begin("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self._first = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
         with self._rolled_back():
             yield
         self.connection.execute("COMMIT")
@@ -200,7 +205,7 @@ class PostgresSession:
 
     def reset(self) -> None:
         """End a transaction that an error has left open."""
-        self._now = None
+        self._now, self._first = None, ""
         if self._connection is not None and not self._is_idle():
             with suppress(psycopg.Error):
                 self._connection.execute("ROLLBACK")

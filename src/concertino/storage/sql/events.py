@@ -75,8 +75,10 @@ class AddingEvents(Write[None]):
         sql, execute = connection.queries, connection.execute
         for run_id, call_id in self.batch.withheld:
             for changed, body in execute(sql["events_of_call"], (root, run_id, call_id)).fetchall():
-                left = _without_result(decode_json(body, list), call_id)
-                _replace(connection, changed, root, encode_json(left) if left else "")
+                items = decode_json(body, list)
+                left = _without_result(items, call_id)
+                if len(left) < len(items):  # most rows name a call without its result
+                    _replace(connection, changed, root, encode_json(left) if left else "")
 
 
 def end_events(connection: Session, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
