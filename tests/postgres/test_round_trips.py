@@ -61,6 +61,8 @@ async def test_a_claim_of_many_queued_turns_takes_as_many_round_trips_as_one(url
         with counted_trips() as many:
             assert await claimed_turns(store, limit=8) == [f"q{number}" for number in range(1, 9)]
     assert len(many) == len(one) == CLAIM
+
+
 WAKE = {"load": 1, "operations": 2, "waits": 1}
 """Reads from an approval to the end of its turn: operations once for the tree and once for the turn's calls."""
 
