@@ -135,8 +135,7 @@ class TokenEngine:
 
     def shown_from(self, first: int) -> Sequence[int]:
         """Return the indexes from *first* on whose messages the view shows."""
-        self._view.grow()
-        return self._view.indexes[self._view.position(first) :]
+        return self._view.indexes[self.position_of(first) :]
 
     @property
     def omitted(self) -> int:
@@ -388,14 +387,13 @@ class TokenEngine:
 
     def recall(self, handle: str = "") -> Sequence[Message]:
         """Return the messages that were cut, reduced, summarized or omitted under *handle*; without it, all of them."""
-        view = self._view
-        view.whole()
+        view, record = self._view, self._view.whole()
         if not handle:
             view.grow()
-            every = enumerate(view.record)
+            every = enumerate(record)
             return [m for n, m in every if view.at(n) is not m or (m.role == "tool" and m.whole is not None)]
-        for message in reversed(view.record):
+        for message in reversed(record):
             if message.role == "tool" and handle_of(message) == handle:
                 return [message]
         spans = (edit for edit in view.edits if isinstance(edit, Summarize) and edit.handle == handle)
-        return next((view.record[edit.first : edit.end] for edit in spans), [])
+        return next((record[edit.first : edit.end] for edit in spans), [])

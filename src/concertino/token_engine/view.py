@@ -138,7 +138,7 @@ class View:
                 self._show(0, stop, [(n, bare) for n, each in every if (bare := without_reasoning(each)) is not None])
         if self.reasoned >= 0 and not isinstance(edit, Reduce):
             every = self._pairs(0, self.position(self.reasoned + 1))  # an edit shows no other reasoning
-            self.reasoned = next((index for index, message in reversed(every) if has_reasoning(message)), -1)
+            self.reasoned = next((n for n, each in reversed(every) if without_reasoning(each) is not each), -1)
         self.omitted += before - self.tokens
 
     def _summarize(self, edit: Summarize) -> None:
@@ -163,14 +163,9 @@ class View:
         self.indexes[start:stop] = array("l", [index for index, _ in shown])
 
 
-def has_reasoning(message: Message) -> bool:
-    """Return True if *message* is an answer with reasoning."""
-    return message.role == "assistant" and any(part.kind == "reasoning" for part in message.parts)
-
-
 def without_reasoning(message: Message) -> Message | None:
     """Return *message* without its reasoning, or None if nothing else is in it."""
-    if not isinstance(message, AssistantMessage) or not has_reasoning(message):
+    if not isinstance(message, AssistantMessage) or all(part.kind != "reasoning" for part in message.parts):
         return message
     parts = tuple([part for part in message.parts if part.kind != "reasoning"])
     return dataclasses.replace(message, parts=parts) if parts else None
