@@ -23,10 +23,8 @@ from concertino import (
 )
 from concertino.messages import AssistantMessage, Media, ToolMessage
 from concertino.orchestrator import replay
-from concertino.orchestrator.journal.lease import Ledger
 from concertino.storage import SqliteStore
 from concertino.testing import ScriptedModel, call
-from concertino.testing.store_suite.kit import record
 
 from .long_runs import (
     Looking,
@@ -128,21 +126,6 @@ async def test_the_bill_is_in_the_order_of_booking_with_a_sub_agent_between_unre
     ended = await resumed(store, result.run_id, ScriptedModel("done"), agent).run()
     assert ended.usage == tuple(await store.usage(OPERATOR, result.run_id))
     assert ended.usage[2].agent_path == "looking/helper-1"
-
-
-def test_the_records_of_a_sub_agent_need_nothing_that_was_not_read() -> None:
-    """The event loop would wait for it, and a store that fails would fail a result."""
-    ledger, reads = Ledger(), list[str]()
-    own, below = record(1), record(2, agent_path="supervisor/helper")
-    ledger.leave_out("supervisor", lambda: reads.append("all"))
-    ledger.book(below)
-    assert ledger.records("supervisor/helper") == (below,)
-    assert not reads
-    assert ledger.records("supervisor") == (below,)
-    assert reads == ["all"]
-    ledger.complete([own, below])
-    assert ledger.records("supervisor") == (own, below)
-    assert len(reads) == 1
 
 
 async def test_a_limit_of_tokens_counts_what_was_used_before_the_snapshot() -> None:

@@ -41,10 +41,10 @@ WITH RECURSIVE trees (root) AS (
         AND called.scope_key = caller.scope_key
 )
 SELECT u.*, r.run_id FROM runs AS r JOIN usage AS u ON u.run = r.number
-WHERE r.run_id = :root_id AND u.entry > :after AND /*reached r*/
+WHERE r.run_id = :root_id AND r.root = r.number AND u.entry > :after AND /*reached r*/
 UNION ALL  -- each part is a look into an index
 SELECT u.*, r.run_id FROM runs AS r JOIN usage AS u ON u.run = r.number
-WHERE r.run_id = :root_id AND u.entry IS NULL AND /*reached r*/
+WHERE r.run_id = :root_id AND r.root = r.number AND u.entry IS NULL AND /*reached r*/
 UNION ALL
 SELECT u.*, r.run_id FROM trees JOIN runs AS r ON r.root = trees.root JOIN usage AS u ON u.run = r.number
 WHERE r.run_id <> :root_id AND /*reached r*/
