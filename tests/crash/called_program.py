@@ -23,7 +23,7 @@ from .lives import ANN, lines, write
 
 ROLES = ("desk", "clerk")
 RUN = "run_of_the_desk"
-_POLLS = ("due:", "claim_calls:", "claim_due:")
+_POLLS = ("due:", "claim_calls:", "claim_due:", "claim_turns:")
 """Points that a process passes as often as it looks."""
 
 
