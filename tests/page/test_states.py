@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -55,6 +56,24 @@ async def test_a_chat_with_a_worker_shows_its_living_document(shop: Desk) -> Non
     await send(page, "all orders")
     await answered(page)
     await expect(document).to_contain_text("Two orders are late <script>")
+
+
+async def test_a_chat_whose_first_turn_ends_before_it_is_listed_shows_its_document(shop: Desk) -> None:
+    page = await shop.open()
+    ended = asyncio.Event()
+
+    async def later(route: Any) -> None:
+        await ended.wait()
+        await route.continue_()
+
+    await page.route(re.compile("/c/[^/]+/turns"), later)
+    await page.get_by_role("radio", name="Analyst <b>").check(force=True)
+    async with page.expect_response("**/api/conversations/*/turns") as taken:
+        await send(page, "all orders")
+    response = await taken.value
+    await page.request.get(f"{response.url}/{(await response.json())['id']}/events")
+    ended.set()
+    await expect(page.get_by_role("region", name="Living document")).to_contain_text("Two orders are late")
 
 
 async def test_edited_arguments_stand_in_place_of_the_original_ones(shop: Desk) -> None:

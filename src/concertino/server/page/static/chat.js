@@ -234,10 +234,18 @@ async function list() {
   document.getElementById("conversations").replaceChildren(found);
 }
 
+/** Makes the turns, and all that is drawn from them, as the server has them. */
+async function syncAll() {
+  await sync();
+  drawDocument();
+  refresh();
+  list().catch(() => {});
+}
+
 /** Shows a change of this page's at once: the stream begins again with the turn in progress. */
 async function changed() {
   live?.close();
-  await sync();
+  await syncAll(); // the stream tells nothing of a turn that has ended by now
   if (live) live.open();
   else follow();
 }
@@ -248,9 +256,7 @@ function follow() {
     () => turns.querySelector("[data-seen]")?.dataset.seen ?? "",
     async (frame) => {
       if (frame.title) setTitle(frame.title);
-      await sync();
-      drawDocument();
-      list().catch(() => {});
+      await syncAll();
     },
     (frame) => {
       scrolling.toEnd();

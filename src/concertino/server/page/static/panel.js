@@ -27,9 +27,9 @@ export const actions = {
   },
 };
 
-/** Draws the panel again after a change of the turn that it shows. */
-export function refresh(turn) {
-  if (turn === shown) draw().catch(() => {});
+/** Draws the panel again after a change of the turn that it shows, or of any turn. */
+export function refresh(turn = shown) {
+  if (shown && turn === shown) draw().catch(() => {});
 }
 
 async function draw() {
