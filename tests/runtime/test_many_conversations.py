@@ -43,26 +43,30 @@ async def test_idle_conversations_cost_no_memory(number: int) -> None:
     await runtime.close()
 
 
-async def read(turn: ConversationTurn, started: asyncio.Event) -> tuple[list[int], RunEvent]:
-    """Return the numbers of a turn's events, and the last event."""
+async def read(turn: ConversationTurn, started: asyncio.Event, piece: str = "") -> tuple[list[int], RunEvent]:
+    """Return the numbers of a turn's events, and the last event. *started* is set at a *piece* of the text."""
     numbers, last = [], None
     async for number, event in turn.events():
         numbers.append(number)
         last = event
-        if isinstance(event, TextDelta):
+        if isinstance(event, TextDelta) and piece in event.text:
             started.set()
     assert last is not None
     return numbers, last
 
 
-async def test_many_readers_of_a_turn_share_its_events() -> None:
-    """Every reader sees the same numbers, and the pieces are in memory once."""
+@pytest.mark.parametrize("late", [False, True], ids=["from the beginning", "late"])
+async def test_many_readers_of_a_turn_keep_its_events_once(late: bool) -> None:
+    """Every reader sees the same numbers, and those that wait for more keep none of what they have read."""
     words, go = 400, asyncio.Event()
-    model = ScriptedModel(Answer(text="word " * words, midway=go.wait))
+    model = ScriptedModel(Answer(text="word " * words + "last", midway=go.wait))
     runtime = process(MemoryStore(), model)
     turn = await (await runtime.conversation(ANN, "c", agent="desk")).send("go")
     before, started = count(TextDelta), [asyncio.Event() for _ in range(READERS)]
-    readers = [asyncio.create_task(read(turn, each)) for each in started]
+    readers = [asyncio.create_task(read(turn, started[0], "last"))]
+    if late:
+        await started[0].wait()
+    readers += [asyncio.create_task(read(turn, each, "last")) for each in started[1:]]
     await asyncio.gather(*[each.wait() for each in started])
     left = readers.pop()
     left.cancel()

@@ -131,6 +131,7 @@ class ConversationTurn:
         async with aclosing(self._runs.event_batches(self._conversation.scope, self.id, after, until=until)) as batches:
             async for batch in batches:
                 yield batch
+                del batch  # as in `one_by_one`
 
     async def messages(self) -> Sequence[Message]:
         """Return the messages that the turn has added, as the data policy leaves them."""

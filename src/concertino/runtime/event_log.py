@@ -116,7 +116,8 @@ class EventLog:
                     continue
                 if page.closed or not stays or (until == "suspended" and await self._is_suspended(scope, root_id)):
                     return
-                follows = True
+                follows, position = True, (page.last, page.closed, page.ended)
+                del page, found, shown  # thousands of readers may wait here
                 writer = self._writers.get(root_id)
                 if writer is not None and not writer.done:
                     while recent := await _next(writer, after):
@@ -125,7 +126,7 @@ class EventLog:
                         after = recent[-1][0]
                 elif listener.rung:
                     continue
-                elif not await self._changed(root_id, (page.last, page.closed, page.ended)) and page.ended:
+                elif not await self._changed(root_id, position) and position[-1]:
                     await self._end(scope, root_id)
 
     async def left_queue(self, run_id: str) -> bool:

@@ -106,6 +106,7 @@ async def one_by_one(batches: AsyncGenerator[NumberedEvents, None]) -> AsyncGene
         async for batch in batches:
             for numbered in batch:
                 yield numbered
+            del batch, numbered  # thousands of readers may wait for the next one
 
 
 def unpack(page: EventPage, after: int) -> list[tuple[int, RunEvent]]:

@@ -42,6 +42,7 @@ async def event_frames(batches: AsyncGenerator[LogEvents, None]) -> AsyncGenerat
         async for batch in batches:
             for frames in joined([encode(number, event) for number, event in batch if is_shown(event)]):
                 yield frames
+            del batch  # as in `one_by_one`
 
 
 def joined(frames: Sequence[bytes]) -> Iterator[bytes]:

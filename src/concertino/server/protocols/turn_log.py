@@ -88,6 +88,7 @@ async def turn_log(
                     new = new or (not missing and (at_end or not suspended))
                 after = batch[-1][0]
                 yield found
+                del batch, found  # as in `one_by_one`
         if ended or turn.closed:
             return
         if after == before and (await turn.read()).state in ENDED_STATES:
