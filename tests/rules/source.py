@@ -48,7 +48,14 @@ def unit(path: Path) -> str:
 
 def imports(path: Path, *, type_checking: bool = True) -> Iterator[tuple[str, int]]:
     """Yield the absolute dotted name and the line of each import."""
+    return ((found, line) for found, line, hidden in _imports(path) if type_checking or not hidden)
+
+
+@cache
+def _imports(path: Path) -> tuple[tuple[str, int, bool], ...]:
+    """Return the name and the line of each import, and whether it is for type checkers only."""
     tree = parse(path)
+    found: list[tuple[str, int, bool]] = []
     hidden = {
         id(inner)
         for node in ast.walk(tree)
@@ -57,11 +64,10 @@ def imports(path: Path, *, type_checking: bool = True) -> Iterator[tuple[str, in
     }
     here = ["concertino", *path.relative_to(PACKAGE).parts[:-1]] if path.is_relative_to(PACKAGE) else []
     for node in ast.walk(tree):
-        if not type_checking and id(node) in hidden:
-            continue
         if isinstance(node, ast.ImportFrom):
             base = here[: len(here) - node.level + 1] if node.level else []
             names = [*base, *(node.module or "").split(".")] if node.module else base
-            yield from ((".".join([*names, alias.name]), node.lineno) for alias in node.names)
+            found += ((".".join([*names, alias.name]), node.lineno, id(node) in hidden) for alias in node.names)
         elif isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names)
+            found += ((alias.name, node.lineno, id(node) in hidden) for alias in node.names)
+    return tuple(found)
