@@ -15,12 +15,14 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 
 setup: $(READY)
 
+# The lists are complete: with --no-deps, pip need not resolve anything, which some versions do wrongly with hashes and extras.
 $(READY): requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "concertino needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	$(PYTHON) -c 'import ensurepip' || { echo "venv is missing: apt install python3-venv (Debian, Ubuntu), then make setup"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip --quiet check
 	touch $(READY)
 
 demo: setup
@@ -49,12 +51,12 @@ test-slow: setup $(BROWSER) $(SITE)/.ready
 	$(PYTEST) -m "(sweep or wheel or slow or node or browser) and not covered"
 
 $(BROWSER): tests/page/requirements.txt $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
 	touch $(BROWSER)
 
 $(SITE)/.ready: docs/requirements.txt
 	$(PYTHON) -m venv $(SITE)
-	$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
 	touch $@
 
 site: $(SITE)/.ready

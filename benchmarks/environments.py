@@ -53,7 +53,7 @@ def prepare(system: str, *, install: bool) -> str | None:
 
 def _make(environment: str, requirements: Path) -> str | None:
     python = str(interpreter(environment))
-    flags = "--quiet --disable-pip-version-check --no-input --retries 1 --require-hashes"
+    flags = "--quiet --disable-pip-version-check --no-input --retries 1 --no-deps --require-hashes"
     commands = (
         [sys.executable, "-m", "venv", str(_FOLDER / environment)],
         [python, "-m", "pip", "install", *flags.split(), "-r", str(requirements)],
