@@ -38,7 +38,8 @@ async def process(database: Path, pause: float = PAUSE) -> AsyncIterator[tuple[a
 async def two(tmp_path: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str, str]]:
     """Return a process to kill, its address, and the address of another process."""
     database = tmp_path / "a.db"
-    async with process(database) as (first, one), process(database) as (_, other):
+    # A slow answer does not end before its process is killed, however late the client reads it.
+    async with process(database, pause=0.2) as (first, one), process(database) as (_, other):
         yield first, one, other
 
 
