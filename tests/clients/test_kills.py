@@ -15,7 +15,7 @@ import pytest
 
 from concertino.testing.conformance import PAUSE
 
-from .test_routes import RESUMED, Browser, text_of
+from .test_routes import RESUMED, Browser, frames_of, text_of
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +49,21 @@ def whole(chunks: list[Any]) -> str:
     return text_of([chunk for chunk in chunks if isinstance(chunk, dict) and chunk.get("id") not in void])
 
 
+def answers(events: list[Any]) -> list[str]:
+    """Return the answers of an AG-UI run as the client holds them in the end.
+
+    If the client was there before the text of the killed process became void, a snapshot takes it back.
+    """
+    held: dict[str, str] = {}
+    for event in events:
+        match event["type"]:
+            case "TEXT_MESSAGE_CONTENT":
+                held[event["messageId"]] = held.get(event["messageId"], "") + event["delta"]
+            case "MESSAGES_SNAPSHOT":
+                held = {each["id"]: each["content"] for each in event["messages"] if each["role"] == "assistant"}
+    return list(held.values())
+
+
 async def test_a_ui_message_is_whole_after_a_kill(two: tuple[asyncio.subprocess.Process, str, str]) -> None:
     first, one, other = two
     message = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "conform:resume"}]}
@@ -61,10 +76,14 @@ async def test_a_ui_message_is_whole_after_a_kill(two: tuple[asyncio.subprocess.
                     seen += "text-delta" in line
                     if seen == 5:
                         first.kill()
-        chunks = await again.frames("GET", "/api/chat/c/stream")
-        assert whole(chunks) == RESUMED
-        assert [chunk["type"] for chunk in chunks[:-1]].count("data-void") == 1
-        assert chunks[-2]["type"] == "finish"
+        stream = await again.http.get("/api/chat/c/stream")
+        if stream.status_code == 204:  # the answer is complete already: the client shows the stored one
+            stored = (await again.http.get("/api/chat/c")).json()["messages"][-1]
+            assert "".join(part.get("text", "") for part in stored["parts"]) == RESUMED
+        else:
+            chunks = frames_of(stream.text)
+            assert whole(chunks) == RESUMED
+            assert chunks[-2]["type"] == "finish"
 
 
 async def test_an_ag_ui_run_is_whole_after_a_kill(two: tuple[asyncio.subprocess.Process, str, str]) -> None:
@@ -80,10 +99,7 @@ async def test_an_ag_ui_run_is_whole_after_a_kill(two: tuple[asyncio.subprocess.
                     if seen == 5:
                         first.kill()
         events = await again.frames("POST", "/agui/", json=body)
-        (snapshot,) = [event for event in events if event["type"] == "MESSAGES_SNAPSHOT"]
-        assert [message["role"] for message in snapshot["messages"]] == ["user"], "the void text is taken back"
-        after = events[events.index(snapshot) :]
-        assert text_of(after, "TEXT_MESSAGE_CONTENT") == RESUMED
+        assert answers(events) == [RESUMED]
         assert events[-1]["outcome"] == {"type": "success"}
 
 

@@ -30,7 +30,7 @@ class Browser:
         assert answer.status_code == 200, answer.text
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert "\r" not in answer.text
-        return [_frame(frame) for frame in answer.text.split("\n\n") if frame and not frame.startswith(":")]
+        return frames_of(answer.text)
 
     async def say(self, chat: str, text: str, id: str = "m1", **body: Any) -> list[Any]:
         message = {"id": id, "role": "user", "parts": [{"type": "text", "text": text}]}
@@ -40,6 +40,11 @@ class Browser:
         messages = [{"id": "m1", "role": "user", "content": text}] if text else []
         sent = {"threadId": thread, "runId": run, "messages": messages, **body}
         return await self.frames("POST", "/agui/", json=sent)
+
+
+def frames_of(text: str) -> list[Any]:
+    """Return the frames of a stream's body, without comments."""
+    return [_frame(frame) for frame in text.split("\n\n") if frame and not frame.startswith(":")]
 
 
 def _frame(frame: str) -> Any:
