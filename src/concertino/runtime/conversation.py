@@ -340,6 +340,8 @@ class Conversation:
             except ConversationBusyError as busy:
                 try:
                     run_id = await self._wait_in_line(turn, chat, when_busy, busy, when="busy")
+                    if run_id is None and when_busy == "steer":  # others are queued, and may start in another process
+                        run_id = await self._wait_in_line(turn, chat, "queue", busy, when="busy")
                 except TurnExistsError as exists:
                     run_id = exists.run_id
                     first = first and await _is_queued(self, run_id)
