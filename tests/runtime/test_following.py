@@ -221,7 +221,7 @@ async def test_a_failing_store_ends_the_stream(tmp_path: Path) -> None:
 
 def test_a_runtime_serves_readers_in_the_next_event_loop_too() -> None:
     async def once(runtime: Runtime, text: str) -> None:
-        async with runtime, asyncio.timeout(60):
+        async with runtime:
             conversation = await runtime.conversation(ANN, agent="desk")
             reader = Reader(conversation)
             await reader.until(is_state(leaf=""))
