@@ -47,7 +47,8 @@ from .turns import TurnStarter
 
 WhenBusy = Literal["queue", "steer", "interrupt", "refuse"]
 """What becomes of a message that arrives during a turn. `queue`: it is the next turn. `steer`: the agent sees it before
-its next step. `interrupt`: the turn is stopped, and the message is the next one. `refuse`: `ConversationBusyError`."""
+its next step, or it is queued if no turn is in progress. `interrupt`: the turn is stopped, and the message is the next
+one. `refuse`: `ConversationBusyError`."""
 
 _POLL = 0.02
 _MOST_POLL = 0.2
