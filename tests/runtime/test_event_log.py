@@ -97,7 +97,7 @@ async def test_a_browser_that_reconnects_to_the_next_process_sees_the_answer(sto
     seen: Numbered = []
     async with Runtime([Desk()], Resources(store=store, models=lambda name: first)) as process:
         run = await process.start(Chat(model=first, message="x"), "desk")
-        await asyncio.wait_for(read_until(process, run.id, "A9", seen), 10)
+        await read_until(process, run.id, "A9", seen)
     assert shown(seen).startswith("A0 ")
     async with Runtime([Desk()], Resources(store=store, models=lambda name: second)) as process:
         await process.resume(NOBODY, run.id)

@@ -47,7 +47,8 @@ from .turns import TurnStarter
 
 WhenBusy = Literal["queue", "steer", "interrupt", "refuse"]
 """What becomes of a message that arrives during a turn. `queue`: it is the next turn. `steer`: the agent sees it before
-its next step. `interrupt`: the turn is stopped, and the message is the next one. `refuse`: `ConversationBusyError`."""
+its next step, or it is queued if no turn is in progress. `interrupt`: the turn is stopped, and the message is the next
+one. `refuse`: `ConversationBusyError`."""
 
 _POLL = 0.02
 _MOST_POLL = 0.2
@@ -340,6 +341,8 @@ class Conversation:
             except ConversationBusyError as busy:
                 try:
                     run_id = await self._wait_in_line(turn, chat, when_busy, busy, when="busy")
+                    if run_id is None and when_busy == "steer":  # others are queued, and may start in another process
+                        run_id = await self._wait_in_line(turn, chat, "queue", busy, when="busy")
                 except TurnExistsError as exists:
                     run_id = exists.run_id
                     first = first and await _is_queued(self, run_id)

@@ -90,7 +90,7 @@ class Watchdog:
     def start(self) -> asyncio.Task[None]:
         """Start to look, and to erase what is due, every *sweep* seconds until `stop`."""
         # Here, because `stop` may be called before the task begins; new ones, because this may be another event loop.
-        self._stopped, self._woken = asyncio.Event(), asyncio.Event()
+        self._stopped, self._woken, self.claiming = asyncio.Event(), asyncio.Event(), asyncio.Lock()
         return asyncio.create_task(self._run(), name="concertino watchdog")
 
     async def _run(self) -> None:

@@ -170,7 +170,9 @@ class PostgresSession:
         self._first = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
         with self._rolled_back():
             yield
-        self.connection.execute("COMMIT")
+        unread, self._first = self._first, ""
+        if not unread:  # else nothing was read, and no transaction has begun
+            self.connection.execute("COMMIT")
 
     def lock(self, name: str, bound: Mapping[str, object], scope: AnyScope = OPERATOR) -> None:
         """Wait until no other transaction writes what the statement *name* selects for *scope*."""
