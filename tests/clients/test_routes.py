@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from concertino import Conversation, Runtime, Scope, SqliteStore
+from concertino.testing import conformance
 from concertino.testing.conformance import WORDS
 
 from .app import runtime_on, served
@@ -23,7 +24,7 @@ class Browser:
     """A client of one address."""
 
     def __init__(self, base: str, user: str = "ann") -> None:
-        self.http = httpx2.AsyncClient(base_url=base, headers={"authorization": f"Bearer {user}"}, timeout=60)
+        self.http = httpx2.AsyncClient(base_url=base, headers={"authorization": f"Bearer {user}"}, timeout=600)
 
     async def frames(self, method: str, path: str, **settings: Any) -> list[Any]:
         """Return the frames of a stream; each ends with LF alone."""
@@ -125,15 +126,22 @@ async def test_approvals_are_answered_at_another_process(two: tuple[Browser, Bro
     assert (await first.http.get("/api/chat/c")).json() == (await second.http.get("/api/chat/c")).json()
 
 
-async def test_another_process_resumes_a_stream_and_stops_it(two: tuple[Browser, Browser, Runtime]) -> None:
+async def test_another_process_resumes_a_stream_and_stops_it(
+    two: tuple[Browser, Browser, Runtime], monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second, runtime = two
+    monkeypatch.setattr(conformance, "PAUSE", 0.2)  # the answer goes on until there is a second reader
     message = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "conform:resume"}]}
     async with first.http.stream("POST", "/api/chat/", json={"id": "c", "messages": [message]}) as stream:
         async for line in stream.aiter_lines():
             if "text-delta" in line:
                 break  # the connection is dropped
-    chunks = await second.frames("GET", "/api/chat/c/stream")
+    async with second.http.stream("GET", "/api/chat/c/stream") as stream:
+        assert stream.status_code == 200
+        monkeypatch.setattr(conformance, "PAUSE", 0.0)
+        chunks = frames_of("".join([piece async for piece in stream.aiter_text()]))
     assert text_of(chunks) == RESUMED
+    monkeypatch.undo()
     turn = (await (await conversation(runtime, "c")).turns())[0]
     assert chunks[0]["messageId"] == turn.run_id
     assert (await second.http.get("/api/chat/c/stream")).status_code == 204

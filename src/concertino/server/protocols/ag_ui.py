@@ -135,14 +135,19 @@ async def _continued(
         for wait in await waits_of(runtime, scope, turn)
         if wait.kind == "result" and wait.run_id == turn.id
     }
+    results = [each for each in messages if each.get("role") == "tool"]
     answers = []
-    for result in [each for each in messages if each.get("role") == "tool"]:
+    for result in results:
         wait = waits.get(text_field(result, "toolCallId"))
         if wait is not None:
             failed = isinstance(result.get("error"), str)
             answers.append(WaitAnswer(wait, not failed, result["error"] if failed else _text(result.get("content"))))
     if not answers and not received(messages, turn.id):
-        raise BadInputError("the last message must be the user's, or of the thread's last turn")
+        raise BadInputError(
+            "no call of this thread waits for these results"
+            if results
+            else "the last message must be the user's, or of the thread's last turn"
+        )
     return turn, answers
 
 
