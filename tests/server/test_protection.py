@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
@@ -14,6 +15,7 @@ from starlette.routing import Mount, Route
 from concertino import Resources, Runtime, Scope
 from concertino.errors import ConfigurationError
 from concertino.server import FileFolder, ServerLimits, create_app
+from concertino.server.protection import SECURITY_HEADERS
 from concertino.testing import ScriptedModel, call
 
 from .kit import Desk, User, shop
@@ -232,10 +234,25 @@ async def test_a_failure_of_the_server_is_not_shown() -> None:
     async def fails(request: Request) -> JSONResponse:
         raise ValueError("secret")
 
-    async with shop(routes={"": [Route("/fails", fails)]}) as app:
-        answer = await User(app)("GET", "/fails", 500)
-        assert answer["error"]["code"] == "server_error"
-        assert "secret" not in str(answer)
+    origin = "https://chat.example.com"
+    async with shop(routes={"": [Route("/fails", fails)]}, origins=[origin]) as app:
+        answer = await User(app).http.get("/fails", headers={"origin": origin})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "server_error")
+        assert "secret" not in answer.text
+        assert SECURITY_HEADERS.items() <= {name.title(): value for name, value in answer.headers.items()}.items()
+        assert answer.headers["access-control-allow-origin"] == origin, "the page can read the error"
+        session = {"x-session": "acme/ann"}
+        with pytest.raises(ValueError, match="secret"):  # the server prints the traceback
+            await httpx2.AsyncClient(transport=httpx2.ASGITransport(app), headers=session).get("http://shop/fails")
+
+
+async def test_a_product_refuses_with_a_status_of_its_own() -> None:
+    def authenticate(request: Request) -> Scope | None:
+        raise HTTPException(440, "the session is over")
+
+    async with Runtime([], Resources(model=ScriptedModel())) as runtime:
+        refused = await User(create_app(runtime, authenticate))("GET", "/api/agents", 440)
+        assert refused["error"] == {"code": "status_440", "message": "the session is over"}
 
 
 async def test_further_routes_see_the_scope() -> None:

@@ -18,7 +18,7 @@ from ..runtime import Runtime
 from .account_endpoints import account, file_endpoints
 from .conversation_endpoints import conversations, turns
 from .endpoint import ApiEndpoint, routes_of
-from .error_form import ErrorForms
+from .error_form import ErrorForms, FailureForm
 from .file_folder import FileFolder
 from .json_body import JSON
 from .openapi import openapi_document
@@ -90,12 +90,9 @@ def create_app(
                 allow_credentials=True,
                 expose_headers=_EXPOSED,
             ),
+            Middleware(FailureForm, forms=forms),
         ],
-        exception_handlers={
-            HTTPException: forms.response,
-            ConcertinoError: forms.response,
-            Exception: forms.response,
-        },
+        exception_handlers={HTTPException: forms.response, ConcertinoError: forms.response},
     )
     app.state.server = ServerState(runtime, agents, files, rates)
     return app

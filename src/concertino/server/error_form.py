@@ -14,6 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as Connection
 
 from ..errors import (
     ConcertinoError,
@@ -126,6 +128,34 @@ class ErrorForms:
         return error_response(request, error)
 
 
+class FailureForm:
+    """Answers a request that failed with an unexpected error, and raises it again: the server prints the traceback.
+
+    Starlette's own handler of such errors is outside of all middleware, so that its answer has none of their headers.
+    """
+
+    def __init__(self, app: ASGIApp, forms: ErrorForms) -> None:
+        self._app = app
+        self._forms = forms
+
+    async def __call__(self, connection: Connection, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        started = False
+
+        async def send_noted(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(connection, receive, send_noted)
+        except Exception as error:
+            if connection["type"] == "http" and not started:
+                answer = self._forms.response(Request(connection), error)
+                await answer(connection, receive, send)
+            raise
+
+
 def error_response(request: Request, error: Exception, form: OwnForm | None = None) -> Response:
     """Return the answer to a request that failed with *error*. The text of a failure of the server is not sent.
 
@@ -145,10 +175,17 @@ def error_response(request: Request, error: Exception, form: OwnForm | None = No
 def error_code(error: Exception, status: int) -> str:
     """Return the code of an error for programs."""
     if isinstance(error, HTTPException):
-        return _CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
+        return _CODES.get(status) or _phrase(status).lower().replace(" ", "_")
     if status >= 500:
         return "server_error"
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:  # a status of a product or a proxy, such as 440
+        return f"status {status}"
 
 
 def failure_of_request(request: Request, error: Exception) -> tuple[int, str]:
