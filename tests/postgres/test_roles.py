@@ -22,7 +22,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "postgres.md"
 
 def statements(word: str) -> bytes:
     """Return the example of the page that contains *word*."""
-    (found,) = [each for each in re.findall(r"```sql\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL) if word in each]
+    examples: list[str] = re.findall(r"```sql\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    (found,) = [each for each in examples if word in each]
     return found.encode()
 
 

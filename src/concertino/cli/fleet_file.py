@@ -20,7 +20,6 @@ from ..runtime.fleet import COROUTINES, GENERIC
 from ..storage import Store
 from .options import Options
 
-
 _REMEDIES = {
     "string_type": "use a text",
     "list_type": "use a list",

@@ -74,12 +74,11 @@ def _check(tool: Tool, defaults: dict[str, Any], fixed: dict[str, Any], environm
         names = ", ".join(known) or "none"
         raise ConfigurationError(f"preset: tool {tool.name!r} has no parameter {min(unknown)!r}; it has: {names}")
     if twice := environment.keys() & (defaults.keys() | fixed.keys()):
-        raise ConfigurationError(f"preset: parameter {min(twice)!r} of tool {tool.name!r} is set twice: choose one value")
+        raise ConfigurationError(f"preset: parameter {min(twice)!r} of tool {tool.name!r} is set twice: choose one")
     for name in environment:
         if known[name].get("type") != "string":
             raise ConfigurationError(
-                f"preset: parameter {name!r} of tool {tool.name!r} is no text, as the value of an environment variable is: "
-                "use fixed"
+                f"preset: parameter {name!r} of tool {tool.name!r} must be a text for a variable: use fixed"
             )
 
 
