@@ -35,6 +35,7 @@ _REFUSALS = {
     "remaining connection slots": "53300",
     "session is read-only": READ_ONLY,
     "too many clients": "53300",
+    "permission denied for database": "42501",
     'database "': "3D000",
     'role "': "28000",
 }

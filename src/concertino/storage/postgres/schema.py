@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from .errors import foreign, newer
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _LOCK = 0x434E4354
 """Key of the advisory lock ("CNCT") under which one process migrates while the others wait."""
+_TRIES = 50
+"""How often a migration is tried that deadlocks end."""
 
 
 @cache
@@ -47,6 +51,18 @@ def migrate(connection: psycopg.Connection[Any], schema: str, name: str) -> None
 
 
 def _apply(connection: psycopg.Connection[Any], schema: str, number: int, text: str) -> None:
+    for tries in range(1, _TRIES + 1):
+        try:
+            _apply_once(connection, schema, number, text)
+        except psycopg.errors.DeadlockDetected:  # processes at work lock the tables in other orders than a migration
+            if tries == _TRIES:
+                raise
+            time.sleep(min(0.01 * 2**tries, 1.0) * random.random())  # noqa: S311 - to meet other transactions
+        else:
+            return
+
+
+def _apply_once(connection: psycopg.Connection[Any], schema: str, number: int, text: str) -> None:
     with connection.transaction():
         if number == 1:
             connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
