@@ -1,6 +1,6 @@
 """Guards: the Python calls that one step costs the token engine, at any length of the conversation.
 
-A ceiling may only fall; raising one needs a reason in the changelog.
+A ceiling may only fall; raising one needs a reason in tests/guards/README.md.
 """
 
 from __future__ import annotations
