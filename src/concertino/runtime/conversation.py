@@ -341,8 +341,6 @@ class Conversation:
             except ConversationBusyError as busy:
                 try:
                     run_id = await self._wait_in_line(turn, chat, when_busy, busy, when="busy")
-                    if run_id is None and when_busy == "steer":  # others are queued, and may start in another process
-                        run_id = await self._wait_in_line(turn, chat, "queue", busy, when="busy")
                 except TurnExistsError as exists:
                     run_id = exists.run_id
                     first = first and await _is_queued(self, run_id)
@@ -366,7 +364,9 @@ class Conversation:
             case "steer":
                 if chat.media:
                     raise ConfigurationError("a message to the turn in progress is text: queue one with media")
-                return await store.steer_turn(self.scope, self.id, turn.key, chat.message)
+                run_id = await store.steer_turn(self.scope, self.id, turn.key, chat.message)
+                # If others are queued, they may start in another process.
+                return run_id or await self._wait_in_line(turn, chat, "queue", busy, when=when)
             case "queue" | "interrupt":
                 if chat.model is not None and not isinstance(chat.model, str):
                     chat = dataclasses.replace(chat, model=model_id(chat.model))  # as the queue has it
@@ -407,15 +407,13 @@ async def _leave_to_others(
     conversation: Conversation, turn: QueuedTurn, chat: Chat, when_busy: WhenBusy
 ) -> ConversationTurn:
     """Record a message for the processes that take the work of the agent."""
-    busy, run_id = (await conversation.read()).busy, None
+    busy = (await conversation.read()).busy
     error = _busy_with(conversation, busy)
     interrupts = when_busy == "interrupt"
+    how: WhenBusy = "steer" if busy and when_busy == "steer" else "queue"
+    when: QueueWhen = "idle" if when_busy == "refuse" else "always"
     try:
-        if busy and when_busy == "steer":
-            run_id = await conversation._wait_in_line(turn, chat, when_busy, error, when="busy")
-        if run_id is None:
-            when: QueueWhen = "idle" if when_busy == "refuse" else "always"
-            run_id = await conversation._wait_in_line(turn, chat, "queue", error, when=when)
+        run_id = await conversation._wait_in_line(turn, chat, how, error, when=when)
     except TurnExistsError as exists:
         run_id = exists.run_id
         interrupts = interrupts and await _is_queued(conversation, run_id)
