@@ -78,7 +78,7 @@ def outdated(name: str, found: int, needed: int) -> DatabaseVersionError:
     """Return the error for a schema of an earlier version that the role may not migrate."""
     return DatabaseVersionError(
         f"database {name} has schema version {found}, this concertino needs version {needed}, and the role may not "
-        "migrate it: open the database once as the owner of its tables, then grant the rights that docs/postgres.md lists again"
+        "migrate it: open the database once as the owner of its tables, then repeat the grants of docs/postgres.md"
     )
 
 
