@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 from concertino import OPERATOR, AgentConfig, Budget, Resources, Runtime, Scope, TenantScope
-from concertino.errors import StorageError
+from concertino.errors import DatabaseVersionError, StorageError
 from concertino.storage import PostgresStore
+from concertino.storage.postgres import schema as schemas
 from concertino.testing import ScriptedModel
 
 from .server import Server
@@ -58,6 +59,16 @@ async def test_a_worker_needs_no_right_to_change_the_schema(url: str) -> None:
         for statement in ("DROP TABLE concertino.runs", "CREATE TABLE concertino.more ()", "CREATE SCHEMA more"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(statement)
+
+
+async def test_a_worker_of_a_newer_version_waits_for_the_owner(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = schemas.migrations()
+    monkeypatch.setattr(schemas, "migrations", lambda: (*known, "ALTER TABLE runs ADD COLUMN more TEXT;"))
+    problem = f"has schema version {len(known)}, this concertino needs version {len(known) + 1}, and the role may not"
+    with pytest.raises(DatabaseVersionError, match=problem):
+        await PostgresStore.open(url.replace("postgres@", "chat_worker@"))
+    await (await PostgresStore.open(url)).close()
+    await (await PostgresStore.open(url.replace("postgres@", "chat_worker@"))).close()
 
 
 async def test_a_reader_reads_its_tenant(url: str) -> None:

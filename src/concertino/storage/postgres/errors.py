@@ -74,6 +74,14 @@ def newer(name: str, found: int, known: int) -> DatabaseVersionError:
     )
 
 
+def outdated(name: str, found: int, needed: int) -> DatabaseVersionError:
+    """Return the error for a schema of an earlier version that the role may not migrate."""
+    return DatabaseVersionError(
+        f"database {name} has schema version {found}, this concertino needs version {needed}, and the role may not "
+        "migrate it: open the database once as the owner of its tables, then repeat the grants of docs/postgres.md"
+    )
+
+
 def foreign(name: str, schema: str) -> DatabaseVersionError:
     """Return the error for a schema with tables of another program."""
     return DatabaseVersionError(

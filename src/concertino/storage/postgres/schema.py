@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 
 from ...ids import token
-from .errors import foreign, newer
+from .errors import foreign, newer, outdated
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _LOCK = 0x434E4354
@@ -31,11 +31,13 @@ def migrations() -> tuple[str, ...]:
 def migrate(connection: psycopg.Connection[Any], schema: str, name: str) -> None:
     """Bring the *schema* of the database *name* to the newest version. A process that was killed leaves whole versions.
 
-    Raises `DatabaseVersionError` if the schema is newer or of another program, and `psycopg.Error`.
+    Raises `DatabaseVersionError` if the schema is newer, of another program, or older and not to be
+    migrated by this role; and `psycopg.Error`.
     """
     if _version(connection, schema) == len(migrations()):
         return
     connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (_LOCK, schema))
+    version = None
     try:
         version = _version(connection, schema)
         if version is None:
@@ -46,6 +48,10 @@ def migrate(connection: psycopg.Connection[Any], schema: str, name: str) -> None
             raise newer(name, version, len(migrations()))
         for number, text in enumerate(migrations()[version:], version + 1):
             _apply(connection, schema, number, text)
+    except psycopg.errors.InsufficientPrivilege as error:
+        if not version:
+            raise
+        raise outdated(name, version, len(migrations())) from error
     finally:
         connection.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", (_LOCK, schema))
 
