@@ -45,8 +45,8 @@ _APPROVAL = {
 class AGUIStream(TurnStream):
     """Maps the log of one turn to the events of one AG-UI run.
 
-    *messages* came from the client. A snapshot repeats them before the messages of the turn; those that an earlier
-    stream of the turn has made are in it only if the log has them.
+    *messages* came from the client. A snapshot repeats them before the messages of the turn. It has the messages of
+    an earlier stream of the turn only if the log has them.
     """
 
     def __init__(self, root_id: str, thread_id: str, run_id: str, messages: Sequence[JsonObject] = ()) -> None:
