@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
 import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Mount, Route
 
 from concertino import Resources, Runtime, Scope
@@ -233,8 +234,17 @@ async def test_a_failure_of_the_server_is_not_shown() -> None:
     async def fails(request: Request) -> JSONResponse:
         raise ValueError("secret")
 
+    async def breaks(request: Request) -> StreamingResponse:
+        async def pieces() -> AsyncIterator[str]:
+            yield "One"
+            raise ValueError("secret")
+
+        return StreamingResponse(pieces())
+
     origin = "https://chat.example.com"
-    async with shop(routes={"": [Route("/fails", fails)]}, origins=[origin]) as app:
+    async with shop(routes={"": [Route("/fails", fails), Route("/breaks", breaks)]}, origins=[origin]) as app:
+        begun = await User(app).http.get("/breaks")
+        assert (begun.status_code, begun.text) == (200, "One")
         answer = await User(app).http.get("/fails", headers={"origin": origin})
         assert (answer.status_code, answer.json()["error"]["code"]) == (500, "server_error")
         assert "secret" not in answer.text

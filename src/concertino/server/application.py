@@ -18,11 +18,11 @@ from ..runtime import Runtime
 from .account_endpoints import account, file_endpoints
 from .conversation_endpoints import conversations, turns
 from .endpoint import ApiEndpoint, routes_of
-from .error_form import ErrorForms, FailureForm
+from .error_form import ErrorForms
 from .file_folder import FileFolder
 from .json_body import JSON
 from .openapi import openapi_document
-from .protection import Authenticate, Authentication, BodyLimit, OriginGuard, SecurityHeaders
+from .protection import Authenticate, Authentication, BodyLimit, FailureForm, OriginGuard, SecurityHeaders
 from .request_limits import RequestRates, ServerLimits
 from .run_endpoints import approvals, runs
 from .server_state import RETRY_AFTER, ServerState

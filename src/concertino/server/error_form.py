@@ -14,8 +14,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Message, Receive, Send
-from starlette.types import Scope as Connection
 
 from ..errors import (
     ConcertinoError,
@@ -126,34 +124,6 @@ class ErrorForms:
             if path == prefix or (path.startswith(f"{prefix}/") and (prefix or not path.startswith("/api/"))):
                 return error_response(request, error, form)
         return error_response(request, error)
-
-
-class FailureForm:
-    """Answers a request that failed with an unexpected error, and raises it again: the server prints the traceback.
-
-    Starlette's own handler of such errors is outside of all middleware, so that its answer has none of their headers.
-    """
-
-    def __init__(self, app: ASGIApp, forms: ErrorForms) -> None:
-        self._app = app
-        self._forms = forms
-
-    async def __call__(self, connection: Connection, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        started = False
-
-        async def send_noted(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        try:
-            await self._app(connection, receive, send_noted)
-        except Exception as error:
-            if connection["type"] == "http" and not started:
-                answer = self._forms.response(Request(connection), error)
-                await answer(connection, receive, send)
-            raise
 
 
 def error_response(request: Request, error: Exception, form: OwnForm | None = None) -> Response:
