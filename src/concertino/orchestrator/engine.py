@@ -433,6 +433,8 @@ class ToolOrchestrator:
             self._task.uncancel()
             self._cause = lost
             self._result = result_of(run, "failed", f"{type(lost).__name__}: {lost}")
+            if run.recorder is not None:
+                run.recorder.leave()
             return True  # another process continues it, and nothing more may be done here
         if self._resume and self._parent is None and not self._opened:
             return False  # it was not resumed, and stays as its journal records it
@@ -454,17 +456,20 @@ class ToolOrchestrator:
             await run.unread.read_within(run.tree.patience)
         before, self._result = self._result, result_of(run, status, error)
         stays_open = isinstance(self._cause, StorageError) or run.tree.parked or run.orphaned
+        ended = False
 
         async def end() -> None:
+            nonlocal ended
             try:
                 await run.tree.settle(run.id)
-                if await run.journal.has_ended():
+                if ended := await run.journal.has_ended():
                     self._result = before
                 elif not stays_open:
                     if self._resume:
                         await close_open_turn(run, error)
                         self._result = result_of(run, status, error)
                     await record_end(run, status, error)
+                    ended = True
                 elif run.tree.lost is None and not run.orphaned:
                     await run.journal.append(UsageBooked(), run.state.step)
             except Exception as failure:  # noqa: BLE001 - the run's own failure is the one to report
@@ -476,6 +481,8 @@ class ToolOrchestrator:
         task = asyncio.create_task(end())
         run.tree.add_task(run.id, task)
         await asyncio.wait([task], timeout=run.tree.patience if status == "cancelled" else None)
+        if run.recorder is not None and not ended:
+            run.recorder.leave()
 
     async def run_below(self) -> RunResult:
         """Run as a sub-agent, in the task of the call that spawned it."""

@@ -40,6 +40,9 @@ class EventRecorder(Protocol):
     def flush(self, run_id: str = "", seq: int = 0) -> None:
         """Pass the events so far to the store, before the entry *seq* of a run's journal that covers them."""
 
+    def leave(self) -> None:
+        """Record no end: the root has none in its journal, and may be resumed."""
+
 
 class Emit(Protocol):
     """Creates an event of one run from its class and its own fields, and puts it into the stream."""

@@ -81,6 +81,8 @@ class EventWriter:
         """Whether this process writes nothing more."""
         self.ended = False
         """Whether the root's end was put."""
+        self.left = False
+        """Whether the root leaves this process without an end."""
         self.opened = asyncio.Event()
         """Set once the root is recorded, or could not be."""
         self.scope = Scope()
@@ -112,9 +114,11 @@ class EventWriter:
 
     def put(self, event: RunEvent) -> bool:
         """See `EventRecorder.put`."""
-        self._pending.append(event)
         if type(event) is RunEnded and event.run_id == self.root_id:
+            if self.left:
+                return False
             self.ended = True
+        self._pending.append(event)
         if not self._waits:
             if not self._timed:
                 self._timed = True
@@ -155,6 +159,10 @@ class EventWriter:
         if run_id:
             self._entries[run_id] = seq + 1
             self._waits = False  # the first piece of the next answer may follow
+
+    def leave(self) -> None:
+        """See `EventRecorder.leave`."""
+        self.left = True
 
     async def finish(self) -> None:
         """Store what is left, and end. Nothing may be put from now on."""

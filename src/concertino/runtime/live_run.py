@@ -112,7 +112,7 @@ class LiveRun:
             self._error = error
         finally:
             result = self._orchestrator.result
-            if result is not None and not writer.ended and not self._parked:
+            if result is not None and not (writer.ended or writer.left or self._parked):
                 writer.put(RunEnded(result.run_id, result.agent_path, result.content_index, result))
             writer.opened.set()
             self._ended.set()
