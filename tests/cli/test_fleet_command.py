@@ -13,6 +13,8 @@ import httpx2
 import pytest
 
 from concertino import OPERATOR, SqliteStore
+from concertino.cli.fleet_file import read_fleet_file
+from concertino.errors import ConfigurationError
 
 from .conftest import Cli, assert_refused
 from .test_serve_command import served
@@ -67,9 +69,6 @@ def test_a_web_process_records_and_a_worker_runs(cli: Cli, tmp_path: Path) -> No
     ("text", "message"),
     [
         ("database = [", "config.toml is not valid TOML"),
-        ("databse = 'runs.db'", "config.toml: invalid databse: Extra inputs are not permitted"),
-        ("[worker]\ncoroutines = 0", "config.toml: invalid worker.coroutines"),
-        (CONFIG.replace("60_000", "0"), "config.toml: invalid rate_limits.scripted.requests_per_minute"),
         (CONFIG.replace('["desks"]', '["tasks"]'), "unknown target 'tasks': choose from desks, worker_generic"),
         (CONFIG.replace('"desk"', '"boss"'), "this worker has no agent 'boss' for its targets; it has: desk"),
         (CONFIG.replace("desks =", '"a b" ='), "invalid target 'a b'"),
@@ -78,6 +77,50 @@ def test_a_web_process_records_and_a_worker_runs(cli: Cli, tmp_path: Path) -> No
 def test_invalid_files_are_refused(cli: Cli, tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "config.toml").write_text(text)
     assert_refused(cli("fleet", "run", "--config", "config.toml"), message)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("databse = 'runs.db'", "unknown field databse: choose from database, nats, app, "),
+        ("database = 7", "invalid database 7: use a text"),
+        ("database = ['secret']", "invalid database: use a text"),
+        ("nats = 'http://ann:secret@host'", "invalid nats 'http:...': use a URL, such as 'nats://bus.internal:4222'"),
+        ("corpus = 'docs'", "invalid corpus 'docs': use a list"),
+        ("targets = ['desk']", "invalid targets: use a table"),
+        ("[targets]\ndesks = 'desk'", "invalid targets.desks 'desk': use a list"),
+        ("[targets]\ndesks = [1]", "invalid targets.desks.0 1: use a text"),
+        ("[targets]\nDesks = []", "invalid targets: invalid target 'Desks': "),
+        ("[targets]\na = ['desk']\nb = ['desk']", "invalid targets: agent 'desk' has two targets: 'a' and 'b'"),
+        ("[allowed_tools]\ndesk = 'pay'", "invalid allowed_tools.desk 'pay': use a list"),
+        ("rate_limits.x = 1", "invalid rate_limits.x 1: use a table"),
+        ("rate_limits.x.rpm = 1", "unknown field rate_limits.x.rpm: choose from requests_per_minute, "),
+        ("rate_limits.x.requests_per_minute = 0", "invalid rate_limits.x.requests_per_minute 0: use a number above 0"),
+        ("rate_limits.x.tokens_per_minute = inf", "invalid rate_limits.x.tokens_per_minute inf: use a finite number"),
+        ("rate_limits.x.max_concurrent = 1.5", "invalid rate_limits.x.max_concurrent 1.5: use a whole number"),
+        ("worker = 1", "invalid worker 1: use a table"),
+        ("worker.coroutine = 1", "unknown field worker.coroutine: choose from worker_targets, coroutines, grace"),
+        ("worker.coroutines = 0", "invalid worker.coroutines 0: use a number of at least 1"),
+        ("worker.coroutines = '8'", "invalid worker.coroutines '8': use a whole number"),
+        ("worker.grace = true", "invalid worker.grace True: use a number"),
+        ("worker.worker_targets = []", "invalid worker.worker_targets: name at least one"),
+        ("worker.worker_targets = ['x']", "invalid worker.worker_targets: unknown target 'x': choose from "),
+    ],
+)
+def test_an_invalid_field_is_named_with_its_remedy(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        read_fleet_file(str(path))
+    assert str(caught.value).startswith(f"{path}: {problem}")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("nats", ["nats://bus.internal:4222", "tls://ann:x@bus", "wss://bus:443", "bus", "bus:4222"])
+def test_urls_of_nats(tmp_path: Path, nats: str) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(f"nats = {nats!r}")
+    assert read_fleet_file(str(path)).nats == nats
 
 
 def test_a_worker_needs_a_file(cli: Cli) -> None:

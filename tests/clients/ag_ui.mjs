@@ -60,6 +60,17 @@ done.typed = await ask("typed", { path: "/agui/conformance_typed" });
   say(opened.agent, "and now?");
   done.twoTurns = shown(opened, await run(opened));
 }
+done.again = [];
+for (const scenario of ["text", "reasoning", "parallel", "sub-agent", "client-tool"]) {
+  const opened = open(`again-${scenario}`);
+  say(opened.agent, `conform:${scenario}`);
+  const runId = randomUUID();
+  await run(opened, { runId });
+  const before = JSON.parse(JSON.stringify(opened.agent.messages));
+  opened.events.length = 0;
+  const error = await run(opened, { runId }); // with the messages that it has received
+  done.again.push({ scenario, before, ...shown(opened, error) });
+}
 {
   const opened = open("client-tool");
   say(opened.agent, "conform:client-tool");

@@ -30,6 +30,8 @@ const until = async (condition) => {
   while (!condition()) await new Promise((r) => setTimeout(r, 5));
 };
 const shown = ({ chat, errors }) => ({ status: chat.status, errors, messages: chat.messages });
+const hasText = (chat, length) => chat.messages.at(-1)?.parts.some((part) => part.text?.length > length);
+const pace = (seconds, headers) => fetch(`${base}/pace/${seconds}`, { method: "POST", headers });
 const history = async (id, headers) => (await fetch(`${base}/api/chat/${id}`, { headers })).json();
 
 async function ask(scenario, settings) {
@@ -57,7 +59,7 @@ done.typed = await ask("typed", { api: `${base}/api/typed/` });
 {
   const opened = open(`${version}-stop`);
   const asked = opened.chat.sendMessage({ text: "conform:stop" });
-  await until(() => opened.chat.messages.at(-1)?.parts.some((part) => part.text?.length > 50));
+  await until(() => hasText(opened.chat, 50));
   const { chat, headers } = opened;
   const answer = await fetch(`${base}/api/chat/${chat.id}/stop`, { method: "POST", headers });
   await asked;
@@ -65,12 +67,16 @@ done.typed = await ask("typed", { api: `${base}/api/typed/` });
 }
 {
   const first = open(`${version}-resume`);
+  await pace(0.2, first.headers); // the answer goes on until there is a second reader
   const asked = first.chat.sendMessage({ text: "conform:resume" });
-  await until(() => first.chat.messages.at(-1)?.parts.some((part) => part.text?.length > 50));
+  await until(() => hasText(first.chat, 50));
   await first.chat.stop(); // drops the connection, which stops nothing
   await asked;
   const second = open(`${version}-resume`, { messages: (await history(first.chat.id, first.headers)).messages });
-  await second.chat.resumeStream();
+  const resumed = second.chat.resumeStream();
+  await until(() => second.chat.status === "error" || hasText(second.chat, 50));
+  await pace(0, first.headers);
+  await resumed;
   await idle(second.chat);
   done.resume = { ...shown(second), dropped: shown(first) };
   const third = open(`${version}-resume`, { messages: second.chat.messages });

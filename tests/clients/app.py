@@ -9,13 +9,16 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.routing import Mount
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Connection
 
 from concertino import Resources, Runtime, Scope
 from concertino.server.protocols import ag_ui, ai_sdk, openai
 from concertino.storage import Store
+from concertino.testing import conformance
 from concertino.testing.conformance import Conformance, ConformanceModel, TypedConformance
 
 
@@ -39,6 +42,12 @@ class _Server(uvicorn.Server):
         yield
 
 
+async def set_pace(request: Request) -> Response:
+    """Set the seconds between two words of a slow answer, so that it cannot end before a client has seen its middle."""
+    conformance.PAUSE = request.path_params["seconds"]
+    return Response(status_code=204)
+
+
 def runtime_on(store: Store) -> Runtime:
     """Return one process's runtime."""
     agents = (Conformance(), TypedConformance())
@@ -54,7 +63,11 @@ async def served(runtime: Runtime) -> AsyncIterator[str]:
         Mount("/agui", routes=ag_ui.routes(runtime)),
         Mount("/v1", routes=openai.routes(runtime)),
     ]
-    app = Starlette(routes=mounts, middleware=[Middleware(Authentication)])
+    pause = conformance.PAUSE
+    app = Starlette(
+        routes=[Route("/pace/{seconds:float}", set_pace, methods=["POST"]), *mounts],
+        middleware=[Middleware(Authentication)],
+    )
     server = _Server(uvicorn.Config(app, port=0, log_level="warning", ws="none", timeout_graceful_shutdown=5))
     async with runtime:
         serving = asyncio.create_task(server.serve())
@@ -63,5 +76,6 @@ async def served(runtime: Runtime) -> AsyncIterator[str]:
         try:
             yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
         finally:
+            conformance.PAUSE = pause
             server.should_exit = True
             await serving

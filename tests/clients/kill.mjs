@@ -56,8 +56,7 @@ async function agUi() {
   const error = await agent.runAgent({ runId }).then(() => "", String);
   const broken = { status: error && "error", text: textOf() };
   base = other;
-  agent.messages = agent.messages.slice(0, 1); // the same input as before
-  await agent.runAgent({ runId });
+  await agent.runAgent({ runId }); // with the part of the answer that it holds
   const messages = agent.messages.map(({ role, content }) => ({ role, parts: [{ type: "text", text: content }] }));
   return { broken, status: "ready", messages, history: messages };
 }

@@ -34,7 +34,9 @@ def customs(found: dict[str, Any]) -> dict[str, Any]:
 
 async def test_no_event_is_dropped_with_a_warning(shown: dict[str, Any]) -> None:
     assert shown["warnings"] == []
-    assert not [name for name, found in shown.items() if name != "refused" and "error" in found]
+    answered = {name: found for name, found in shown.items() if name not in ("refused", "again")}
+    assert not [name for name, found in answered.items() if "error" in found]
+    assert not [found["scenario"] for found in shown["again"] if "error" in found]
 
 
 async def test_texts(shown: dict[str, Any]) -> None:
@@ -68,6 +70,13 @@ async def test_sub_agents(shown: dict[str, Any]) -> None:
     ]
     # the calls run at the same time
     assert {message["content"] for message in own if message["role"] == "tool"} == {"found tea", "found cake"}
+
+
+async def test_a_run_again_shows_its_messages_once(shown: dict[str, Any]) -> None:
+    """A client that repeats a run has part of its answer: it would add the same text to the same message."""
+    assert {each["events"][1]["type"] for each in shown["again"]} == {"MESSAGES_SNAPSHOT"}
+    for each in shown["again"]:
+        assert each["messages"] == each["before"], each["scenario"]
 
 
 async def test_errors_end_with_one(shown: dict[str, Any]) -> None:

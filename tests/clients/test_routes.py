@@ -11,10 +11,12 @@ import httpx2
 import pytest
 
 from concertino import Conversation, Runtime, Scope, SqliteStore
+from concertino.testing import conformance
 from concertino.testing.conformance import WORDS
 
 from .app import runtime_on, served
 
+Json = dict[str, Any]
 RESUMED = " ".join(f"word{number}" for number in range(WORDS))
 
 
@@ -22,7 +24,7 @@ class Browser:
     """A client of one address."""
 
     def __init__(self, base: str, user: str = "ann") -> None:
-        self.http = httpx2.AsyncClient(base_url=base, headers={"authorization": f"Bearer {user}"}, timeout=60)
+        self.http = httpx2.AsyncClient(base_url=base, headers={"authorization": f"Bearer {user}"}, timeout=600)
 
     async def frames(self, method: str, path: str, **settings: Any) -> list[Any]:
         """Return the frames of a stream; each ends with LF alone."""
@@ -124,15 +126,22 @@ async def test_approvals_are_answered_at_another_process(two: tuple[Browser, Bro
     assert (await first.http.get("/api/chat/c")).json() == (await second.http.get("/api/chat/c")).json()
 
 
-async def test_another_process_resumes_a_stream_and_stops_it(two: tuple[Browser, Browser, Runtime]) -> None:
+async def test_another_process_resumes_a_stream_and_stops_it(
+    two: tuple[Browser, Browser, Runtime], monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second, runtime = two
+    monkeypatch.setattr(conformance, "PAUSE", 0.2)  # the answer goes on until there is a second reader
     message = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "conform:resume"}]}
     async with first.http.stream("POST", "/api/chat/", json={"id": "c", "messages": [message]}) as stream:
         async for line in stream.aiter_lines():
             if "text-delta" in line:
                 break  # the connection is dropped
-    chunks = await second.frames("GET", "/api/chat/c/stream")
+    async with second.http.stream("GET", "/api/chat/c/stream") as stream:
+        assert stream.status_code == 200
+        monkeypatch.setattr(conformance, "PAUSE", 0.0)
+        chunks = frames_of("".join([piece async for piece in stream.aiter_text()]))
     assert text_of(chunks) == RESUMED
+    monkeypatch.undo()
     turn = (await (await conversation(runtime, "c")).turns())[0]
     assert chunks[0]["messageId"] == turn.run_id
     assert (await second.http.get("/api/chat/c/stream")).status_code == 204
@@ -233,6 +242,56 @@ async def test_ag_ui_runs_of_one_id_are_one_turn(browser: Browser) -> None:
     assert [event["messageId"] for event in first if event["type"] == "TEXT_MESSAGE_END"] == [
         event["messageId"] for event in again if event["type"] == "TEXT_MESSAGE_END"
     ]
+
+
+def held_by_a_client(events: list[Any]) -> list[Json]:
+    """Return the text messages that a client of AG-UI has after *events*."""
+    held: dict[str, Json] = {}
+    for event in events:
+        match event["type"]:
+            case "MESSAGES_SNAPSHOT":
+                held = {each["id"]: each for each in event["messages"]}
+            case "TEXT_MESSAGE_CONTENT":
+                made = {"id": event["messageId"], "role": "assistant", "content": ""}
+                held.setdefault(made["id"], made)["content"] += event["delta"]
+            case _:
+                pass
+    return list(held.values())
+
+
+@pytest.mark.parametrize("run_id", ["r1", "r2"])
+async def test_an_ag_ui_client_that_has_a_part_of_the_answer_continues(run_id: str, browser: Browser) -> None:
+    """A process was killed: the client still has a text that the log has no more, and a part of the answer."""
+    question = {"id": "m1", "role": "user", "content": "conform:reasoning"}
+    first = await browser.run("t", "", messages=[question])
+    (whole,) = held_by_a_client(first)
+    turn = whole["id"].partition(":")[0]
+    part = {**whole, "content": "Part of"}
+    void = {"id": f"{turn}:9:9", "role": "assistant", "content": "void"}
+    thought = {"id": f"{turn}:9:8", "role": "reasoning", "content": "void"}
+    note = {"id": "n1", "role": "assistant", "content": "made by the client itself"}
+    rest = await browser.run("t", "", run_id, messages=[question, note, thought, void, part])
+    assert [event["type"] for event in rest[:2]] == ["RUN_STARTED", "MESSAGES_SNAPSHOT"]
+    # Clients keep reasoning that a snapshot does not have.
+    assert held_by_a_client(rest) == [question, note, {**thought, "content": ""}, whole]
+    assert rest[-1]["outcome"] == {"type": "success"}
+
+
+async def test_an_ag_ui_client_continues_after_its_answer_to_an_interrupt(browser: Browser) -> None:
+    question = {"id": "m1", "role": "user", "content": "conform:approval"}
+    events = await browser.run("t", "", messages=[question])
+    before = events[-2]["messages"]
+    entry = {"interruptId": events[-1]["outcome"]["interrupts"][0]["id"], "status": "resolved"}
+    answered = {"resume": [{**entry, "payload": {"approved": True}}]}
+    rest = await browser.run("t", "", "r2", messages=before, **answered)
+    assert "MESSAGES_SNAPSHOT" not in [event["type"] for event in rest]
+    (text,) = held_by_a_client(rest)
+    again = await browser.run("t", "", "r2", messages=[*before, {**text, "content": "Part"}], **answered)
+    assert again[1] == {"type": "MESSAGES_SNAPSHOT", "messages": before}
+    pieces = "TEXT_MESSAGE_CONTENT"  # stored together
+    others = [[each for each in found if each["type"] != pieces] for found in (again[2:], rest[1:])]
+    assert others[0] == others[1]
+    assert text_of(again, pieces) == text_of(rest, pieces)
 
 
 async def test_ag_ui_media_tools_of_the_client_and_stops(base: str, browser: Browser) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
@@ -56,13 +55,21 @@ async def test_a_run_that_goes_on_elsewhere_is_not_taken(tmp_path: Path) -> None
 async def test_a_lease_that_is_renewed_is_not_over(tmp_path: Path) -> None:
     gate = asyncio.Event()
     model = ScriptedModel(Answer(text="done", before=gate.wait))
-    async with two(tmp_path, [Desk()], model, lease=1.0) as (one, other):
+    async with two(tmp_path, [Desk()], model, lease=9.0) as (one, other):  # renewed after three seconds
         run = await one.start(chat(model), "desk", run_id="run_1")
-        first_lease_over = time.time() + 1.0
-        while time.time() <= first_lease_over:
-            await other.look()
-            assert other.live(OPERATOR, "run_1") is None
+
+        async def ends() -> float:
+            stored = await one.store.run(OPERATOR, "run_1")
+            assert stored is not None
+            assert stored.ready_at is not None
+            return stored.ready_at
+
+        first = await ends()
+        while await ends() == first:  # noqa: ASYNC110 - a store does not announce its changes
             await asyncio.sleep(0.02)
+        assert await ends() > first
+        await other.look()
+        assert other.live(OPERATOR, "run_1") is None
         gate.set()
         assert (await run.result()).text == "done"
         assert len(model.requests) == 1

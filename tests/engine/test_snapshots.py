@@ -152,13 +152,13 @@ def within(context: int) -> Any:
 
 
 async def finished(
-    store: MemoryStore, model: ScriptedModel, context: int, agent: AgentConfig[Any] | None = None
+    store: MemoryStore, model: ScriptedModel, context: int, agent: AgentConfig[Any] | None = None, message: str = "Go."
 ) -> RunResult:
     """Run the clerk, or *agent*, to its end. Each approval is answered, and the run is resumed."""
-    retention = Retention(frees=400, price=1e9, floor=0)
+    retention = Retention(frees=400, users=300, price=1e9, floor=0)
     resources = Resources(store=store, limits=within(context), retention=retention)
     agent = agent or Clerk()
-    result = await ToolOrchestrator(Chat("Go.", model=model), agent, resources=resources).run()
+    result = await ToolOrchestrator(Chat(message, model=model), agent, resources=resources).run()
     while result.status == "suspended":
         for wait in result.waiting:
             await store.resolve(OPERATOR, wait.key, Resolution(verdict="approved", by="ann"))
@@ -256,6 +256,31 @@ async def test_a_snapshot_that_is_damaged_or_of_another_version_is_not_used(
     await store.resolve(OPERATOR, result.waiting[0].key, Resolution(verdict="approved", by="ann"))
     again = ToolOrchestrator(Chat("", model=model), Clerk(), resources=resources, resume=True, run_id=result.run_id)
     assert (await again.run()).text == "done"
+
+
+@pytest.mark.parametrize("interval", [4, 1_000])
+async def test_hooks_see_the_first_message_though_it_has_left_the_view(
+    monkeypatch: pytest.MonkeyPatch, interval: int
+) -> None:
+    first, seen = "Find the words. " + "word apple " * 150, set[str]()
+
+    class Reviewing(Clerk):
+        def review_input(self, run: RunContext[Any], text: str) -> str:
+            return text
+
+        async def after_step(self, run: RunContext[Any], outcome: Any) -> Any:
+            seen.add(run.chat.message)
+            if run.state.step in (2, 4):
+                await store.send(OPERATOR, run.id, "steer", "Go on.")
+            return outcome
+
+    monkeypatch.setattr("concertino.orchestrator.journal.writer.INTERVAL", interval)
+    monkeypatch.setattr("concertino.orchestrator.journal.snapshot._SHARE", 10_000)
+    store, model = Comparing(), script(["look"] * 12 + ["pay", "look"])
+    result = await finished(store, model, 3_000, Reviewing(), first)
+    assert (result.text, bool(store.snapshots)) == ("done", interval == 4)
+    assert first not in [getattr(message, "text", "") for message in model.requests[-1].messages]
+    assert seen == {first}
 
 
 @pytest.mark.parametrize("interval", [4, 1_000])

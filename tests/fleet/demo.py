@@ -98,6 +98,7 @@ def main() -> None:
         heading("The bill")
         bill = [sys.executable, "-m", "concertino.cli", "usage", "--by", "agent", "--by", "model", "--db", url]
         subprocess.run(bill, check=True, env=ENVIRONMENT)
+        print("\nUnknown are the attempts whose worker was killed: nothing shows what their answers cost.")
 
 
 @contextmanager

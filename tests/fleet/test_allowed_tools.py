@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from concertino import AgentConfig, Chat, MemoryStore, Resources, Runtime, ToolOrchestrator, delegate, tool
+from concertino.agents import ToolSearch
 from concertino.errors import ConfigurationError
 from concertino.messages import ToolMessage
 from concertino.runtime import Fleet, LocalBell
@@ -89,6 +90,36 @@ async def test_tools_that_a_run_loads_are_on_the_list_too(caplog: pytest.LogCapt
     assert [each.message for each in caplog.records if "has no tool" in each.message] == [
         "agent 'desk' has no tool 'loaded', which allowed_tools names"
     ]
+
+
+async def test_tools_that_a_hook_adds_during_a_run_are_on_the_list_too() -> None:
+    class Growing(AgentConfig):
+        """Adds tools, as `McpTools` does when the user has logged in."""
+
+        name = "desk"
+        tools = (search,)
+
+        def handle_special_tools(self, run: Any, call: Any, outcome: Any) -> None:
+            run.registry.register(pay)
+
+    with ScriptedModel(call("search", query="tea"), call("pay", amount=3), "No.") as model:
+        resources = Resources(allowed_tools={"desk": ["search"]})
+        result = await ToolOrchestrator(Chat("Go.", model=model), Growing(), resources=resources).run()
+    assert result.text == "No."
+    assert sent(model) == [["search"]] * 3
+
+
+@pytest.mark.parametrize("allowed", [["search", "clerk"], ["search", "clerk", "find_tools"]])
+async def test_tools_are_not_deferred_if_the_search_for_them_is_not_allowed(allowed: list[str]) -> None:
+    class Searching(Desk):
+        """Defers its tools."""
+
+        parts = (ToolSearch(share=0),)
+
+    with ScriptedModel("Done.") as model:
+        resources = Resources(allowed_tools={"desk": allowed})
+        await ToolOrchestrator(Chat("Go.", model=model), Searching(), resources=resources).run()
+    assert sent(model) == [["find_tools"] if "find_tools" in allowed else allowed]
 
 
 async def test_the_resources_of_a_run_may_have_another_list() -> None:

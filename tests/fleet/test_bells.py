@@ -150,3 +150,52 @@ async def test_a_half_open_connection_is_given_up(kind: str, url: str, schema: s
         await state(lambda: one.connected)
         await _answered(one, other)
         await _answered(other, one)
+
+
+@pytest.mark.postgres
+async def test_what_other_programs_send_ends_no_bell(nats: NatsServer) -> None:
+    """Anything may be sent to a subject: bytes that are no text, a megabyte, malformed headers."""
+    topic, large = b"cmd.agent.t.wakeup", b"\xff\xfe" * 500_000
+    heard, later = list[str](), asyncio.Event()
+    async with NatsBell(nats.url) as bell:
+        await state(lambda: bell.connected)
+        bell.listen(topic.decode(), lambda: heard.append("rung"))
+        bell.listen("later", later.set)
+        await bell._exchange([])
+        await bell._client.flush()
+        later.clear()
+        reader, writer = await asyncio.open_connection("127.0.0.1", nats.port)
+        await reader.readline()
+        writer.write(b'CONNECT {"verbose":false,"headers":true}\r\n')
+        for headers in (b"\xff\xff\xff\r\n\r\n", b"NATS/1.0\r\n\xff: \xfe\r\n\r\n", b"NATS/1.0 no number\r\n\r\n"):
+            writer.write(b"HPUB %s %d %d\r\n%s\r\n" % (topic, len(headers), len(headers), headers))
+        for payload in (large, large, b"\x00"):
+            writer.write(b"PUB %s %d\r\n%s\r\n" % (topic, len(payload), payload))
+        writer.write(b"PUB cmd.agent.\xff.wakeup 0\r\n\r\nPUB later 0\r\n\r\n")
+        await writer.drain()
+        await later.wait()
+        await state(lambda: len(heard) >= 6)
+        assert bell._client.stats["reconnects"] == 0
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.postgres
+async def test_a_server_that_refuses_a_bell_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    server = NatsServer()
+    server.start("--user", "ann", "--pass", "right")
+    url = f"nats://ann:wrong@127.0.0.1:{server.port}"
+    try:
+        async with NatsBell(url) as bell:
+            await state(lambda: bool(caplog.records))
+            while bell._client._server_pool[0].reconnects < 3:  # noqa: ASYNC110 - tries again without an end
+                await asyncio.sleep(0.01)
+            server.stop()
+            server.start("--user", "ann", "--pass", "wrong")
+            await state(lambda: bell.connected)
+    finally:
+        server.stop()
+    found = [each.getMessage() for each in caplog.records if each.name == "concertino"]
+    assert len(found) == 1
+    assert found[0].startswith("the bell is out of order until its server is back: ")
+    assert "wrong" not in caplog.text

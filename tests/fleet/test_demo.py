@@ -22,8 +22,10 @@ def test_the_demonstration(capfd: pytest.CaptureFixture[str]) -> None:
     rows = [
         re.split("  +", line.partition(" s  ")[2]) for line in parts["The timeline by machine"].strip().splitlines()
     ]
-    lost = [row[:2] for row in rows if row[-1].endswith("no answer of the model")]
-    ((killed,), interrupted) = {process for process, _ in lost}, [path for _, path in lost]
+    (killed,) = {row[0] for row in rows if row[-1] == "is killed, while a researcher waits for the model"}
+    # On a slow machine, a worker that is alive may lose a run as well: its lease is short here.
+    interrupted = [row[1] for row in rows if row[0] == killed and row[-1].endswith("no answer of the model")]
+    assert interrupted
     (other,) = {"worker 2", "worker 3"} - {killed}
     assert rows[-1][0] == "web 2"
     assert [row for row in rows if row[0] == killed][-1] == [
@@ -37,4 +39,4 @@ def test_the_demonstration(capfd: pytest.CaptureFixture[str]) -> None:
     research = parts["The research, and two kills"]
     (last,) = re.findall(r"web 1 is killed, after a reader got event (\d+)", research)
     assert f"web 2 shows that reader the rest, events {int(last) + 1} to" in research
-    assert all(re.search(rf"^{path} .*1 unknown", parts["The bill"], re.MULTILINE) for path in interrupted)
+    assert all(re.search(rf"^{path} .*[1-9] unknown", parts["The bill"], re.MULTILINE) for path in interrupted)

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from concertino import AgentConfig, Ask, Resources, RunContext, Runtime, Scope, ToolCall, tool
+from concertino import OPERATOR, AgentConfig, Ask, Chat, Resources, RunContext, Runtime, Scope, ToolCall, tool
 from concertino.errors import ConfigurationError
 from concertino.runtime import ConversationTurn
 from concertino.storage import KeyFile, PostgresStore
@@ -36,6 +36,10 @@ class Desk(AgentConfig[None]):
 
     def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, object]) -> Ask:
         return Ask()
+
+
+class Clerk(AgentConfig[None]):
+    name = "clerk"
 
 
 @asynccontextmanager
@@ -109,11 +113,38 @@ async def test_an_old_process_resumes_a_run_with_fields_of_a_newer_version(serve
     assert REFUNDS == ["refund"]
 
 
+def examples() -> list[str]:
+    """Return the SQL of the page."""
+    page = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text("utf-8")
+    return re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+
+
 async def test_the_queries_to_watch_are_valid(server: Server) -> None:
     url = server.database()
     await (await PostgresStore.open(url)).close()
-    page = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text("utf-8")
-    (queries,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
     with psycopg.connect(url) as connection:
-        found = [connection.execute(each).fetchall() for each in queries.split(";")[:-1]]
+        found = [connection.execute(each.encode()).fetchall() for each in examples()[0].split(";")[:-1]]
     assert found == [[(0,)], [(0,)], [], [(0,)], [(0,)]]
+
+
+async def test_the_query_of_the_usage_has_the_sums_of_the_ledger(server: Server) -> None:
+    url, model = server.database(), ScriptedModel(*["hello"] * 5)
+    async with (
+        await PostgresStore.open(url) as store,
+        Runtime([Desk(), Clerk()], Resources(store=store, model=model)) as runtime,
+    ):
+        for tenant, agent in (("acme", "desk"), ("acme", "desk"), ("acme", "clerk"), ("globex", "desk")):
+            run = await runtime.start(Chat("hi", scope=Scope(tenant, "u")), agent)
+            await run.result()
+        sums = await store.usage_sums(OPERATOR, ["tenant", "agent", "day"])
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(examples()[1].encode()).fetchall()
+    assert sorted(
+        (tenant, agent, str(day), attempts, prompt, cached, completion, dollars)
+        for tenant, agent, day, attempts, prompt, cached, completion, dollars in rows
+    ) == sorted(
+        (*each.by, each.attempts, each.tokens.prompt, each.tokens.cached, each.tokens.completion, each.cost)
+        for each in sums
+    )
+    assert sum(row[3] for row in rows) == 4
+    assert {row[:2] for row in rows} == {("acme", "desk"), ("acme", "clerk"), ("globex", "desk")}

@@ -211,6 +211,27 @@ async def test_a_preset_of_the_caller_applies(here: bool) -> None:
     assert (await outcome(made, made if here else plain, arguments=written)).content == "3 in Rome, red"
 
 
+async def test_an_environment_variable_is_that_of_the_process_that_runs_the_tool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def paint(size: int, key: str) -> str:
+        return f"{size} with {key}"
+
+    made = preset(gpu_tool(paint, effect="read"), environment={"key": "GPU_KEY"})
+    monkeypatch.setenv("GPU_KEY", "canary")
+    assert (await outcome(made, made, arguments={"size": 3, "key": "of the model"})).content == "3 with canary"
+    model = ScriptedModel(call("render", size=3), "Done.")
+    async with fleet(model, Desk(made), made) as (desks, gpus):
+        await gpus.close()
+        await (await desks.start(ASKED, "desk")).result()
+        (handed_over,) = await desks.store.claim_calls(OPERATOR, 60.0)
+        assert json.loads(handed_over.task["message"]) == {"size": 3}
+    monkeypatch.delenv("GPU_KEY")
+    refused = await outcome(made, made)
+    assert refused.is_error
+    assert "GPU_KEY is not set in its process" in refused.content
+
+
 async def test_the_callers_limits_apply_to_the_result() -> None:
     async def much(size: int) -> ToolResult:
         return ToolResult("x" * 5_000 + "\udfff", data=["y" * 5_000], media=(Media("image/png", "no base64!"),))

@@ -109,10 +109,11 @@ os.read(read, 1)
 """
 
 
-@pytest.mark.parametrize("then", ["print('done')", "time.sleep(600)"], ids=["end", "time"])
-async def test_no_process_of_the_code_outlives_it(tmp_path: Path, then: str) -> None:
+@pytest.mark.parametrize(("then", "seconds"), [("print('done')", 300), ("time.sleep(600)", 2)], ids=["end", "time"])
+async def test_no_process_of_the_code_outlives_it(tmp_path: Path, then: str, seconds: float) -> None:
     file = tmp_path / "lock"
-    (found,) = await run(call("run_code", language="python", code=_LEAVES.format(file=file, then=then)), seconds=2)
+    code = _LEAVES.format(file=file, then=then)
+    (found,) = await run(call("run_code", language="python", code=code), seconds=seconds)
     assert found.is_error == (then != "print('done')")
     with file.open() as lock:
         # A process of the code that lives has inherited the lock.

@@ -89,6 +89,41 @@ async def test_the_lease_is_renewed_while_runs_have_time_to_end() -> None:
     assert await runtime.store.claim_target(OPERATOR, TARGET, "other", 60.0) == "other", "it has left"
 
 
+async def test_the_lease_is_renewed_between_the_batches_of_a_backlog() -> None:
+    """One look at a long backlog may last longer than the lease."""
+    happened: list[str] = []
+    lease, goes_on = 600.0, asyncio.Event()
+
+    class Watched(MemoryStore):
+        async def claim_turns(self, *arguments: Any, **options: Any) -> Any:
+            found = await super().claim_turns(*arguments, **options)
+            happened.append(f"took {len(found)}")
+            runtime._seat._held[TARGET] -= lease  # as much time has passed
+            return found
+
+        async def claim_target(self, *arguments: Any) -> str:
+            happened.append("renewed")
+            return await super().claim_target(*arguments)
+
+    async def hold() -> None:
+        await goes_on.wait()
+
+    answers = [Answer(text="hello", midway=hold)] * 12
+    runtime = consumer(Watched(), *answers, sweep=3600.0, lease=lease)
+    model = ScriptedModel()
+    web = Runtime([Control()], Resources(store=runtime.store, model=model, models=lambda _: model))
+    async with runtime, joined(web, Fleet(bell=Bell(), targets={TARGET: ["control"]})):
+        await runtime.look()
+        for _ in range(12):
+            await (await web.conversation(CARLA, agent="control")).send("hello")
+        happened.clear()
+        await runtime.look()
+        goes_on.set()
+    first, second = [number for number, each in enumerate(happened) if each in ("took 8", "took 4")]
+    assert happened[first] == "took 8"
+    assert "renewed" in happened[first:second]
+
+
 async def test_a_consumer_that_lost_its_target_takes_nothing() -> None:
     """As after a freeze of the process that was longer than the lease."""
     store = MemoryStore()
@@ -99,5 +134,6 @@ async def test_a_consumer_that_lost_its_target_takes_nothing() -> None:
         await runtime.look()
         assert (await turn.read()).state == "queued"
         await store.leave_target(OPERATOR, TARGET, "other")
-        await runtime.look()
+        while (await turn.read()).state == "queued":  # the short lease may end before the look is over
+            await runtime.look()
         assert [event async for _, event in turn.events()][-1].result.text == "hello"  # type: ignore[union-attr]

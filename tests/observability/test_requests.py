@@ -10,7 +10,7 @@ from opentelemetry.trace import StatusCode
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from concertino import AgentConfig, Chat, Resources, Runtime, Scope
 from concertino.observability import TraceRequests
@@ -56,7 +56,8 @@ async def collected() -> Collected:
 @pytest.fixture
 async def http(collected: Collected) -> AsyncIterator[httpx2.AsyncClient]:
     routes = [Route("/orders/{order}", answer, methods=["POST"]), Route("/fail", fail), Route("/stream", stream)]
-    app = Starlette(routes=routes)
+    mounts = [Mount("/shops/{shop}", routes=routes[:1]), Mount("/more", app=PlainTextResponse("Not found.", 404))]
+    app = Starlette(routes=[*routes, *mounts])
     app.add_middleware(TraceRequests, telemetry=collected.telemetry)
     model = ScriptedModel("Hello, Ann.")
     async with Runtime([Clerk()], Resources(model=model), observers=[collected.telemetry]) as runtime:
@@ -106,6 +107,28 @@ async def test_a_request_that_fails(
     assert attributes(request).get("error.type", "") == error
     assert (request.status.status_code is StatusCode.ERROR) == bool(error)
     assert "secret" not in request.to_json()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "name"),
+    [
+        ("GET", "/orders/7", "GET /orders/{order}"),  # no method of the route
+        ("POST", "/orders/r", "POST /orders/{order}"),
+        ("POST", "/orders/orders", "POST /orders/{order}"),
+        ("POST", "/shops/orders/orders/shops", "POST /shops/{shop}/orders/{order}"),
+        ("POST", "/shops/north/made-up", "POST"),
+        ("GET", "/more/made-up", "GET"),
+        ("MADEUP", "/orders/7", "_OTHER /orders/{order}"),
+    ],
+)
+async def test_names_and_metrics_have_routes_and_not_what_a_client_makes_up(
+    collected: Collected, http: httpx2.AsyncClient, method: str, path: str, name: str
+) -> None:
+    await http.request(method, path)
+    (request,) = collected.named(name.partition(" ")[0])
+    assert request.name == name
+    assert collected.metric("http.server.request.duration", "http.route") == {name.partition(" ")[2]: 1}
+    assert collected.metric("http.server.active_requests", "http.request.method") == {name.partition(" ")[0]: 0}
 
 
 async def test_open_streams_are_counted(collected: Collected, http: httpx2.AsyncClient) -> None:

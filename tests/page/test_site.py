@@ -17,7 +17,10 @@ from .conftest import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILDER = ROOT / ".site" / "bin" / "sphinx-build"
-pytestmark = pytest.mark.browser
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.timeout(1_800),  # the site takes a minute of CPU, of which a loaded machine gives little
+]
 
 
 @pytest.fixture(scope="module")

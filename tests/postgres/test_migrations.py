@@ -101,6 +101,20 @@ async def test_a_migration_that_fails_leaves_the_version_before(url: str, schema
         await start_tree(store)
 
 
+async def test_a_migration_that_a_deadlock_ends_is_tried_again(url: str, schema: str, newest: Any) -> None:
+    """As processes of the version before cause it, which work meanwhile."""
+    async with await PostgresStore.open(url, schema=schema) as older:
+        with psycopg.connect(url, autocommit=True) as other:
+            other.execute(f"CREATE SEQUENCE {schema}.tries")  # is not rolled back
+        deadlock = "IF nextval('tries') < 4 THEN RAISE 'deadlock' USING ERRCODE = 'deadlock_detected'; END IF;"
+        newest(*ALL, f"CREATE TABLE more (n INT); DO $$ BEGIN {deadlock} END $$;")
+        async with await PostgresStore.open(url, schema=schema) as store:
+            await start_tree(store)
+        assert len(await older.runs(OPERATOR)) == 1
+    with psycopg.connect(url, autocommit=True) as other:
+        assert other.execute(f"SELECT version FROM {schema}.identity").fetchone() == (len(ALL) + 1,)
+
+
 async def test_a_process_goes_on_after_a_newer_one_has_migrated(url: str, schema: str, newest: Any) -> None:
     async with await PostgresStore.open(url, schema=schema) as older:
         tree = await start_tree(older)

@@ -73,6 +73,7 @@ async def reader(server: Server, url: str, schema: str) -> AsyncIterator[str]:
         owner.execute(f"CREATE ROLE {role} LOGIN")
         owner.execute(f"GRANT USAGE ON SCHEMA {schema} TO {role}")
         owner.execute(f"GRANT SELECT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}")
+        owner.execute(f"INSERT INTO {schema}.readers VALUES ('another role', 'b')")
     yield server.url("postgres", role)
 
 
@@ -128,6 +129,31 @@ async def test_a_hostile_connection(reader: str, schema: str) -> None:
         connection.execute("SET row_security = off")
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute("SELECT * FROM runs")
+
+
+async def test_a_role_that_is_bound_to_a_tenant_cannot_choose_another(reader: str, url: str, schema: str) -> None:
+    """It may run any SQL, and its session names another tenant."""
+    role = f"reader_of_{schema}"
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute(f"INSERT INTO {schema}.readers VALUES ('{role}', 'a')")
+    for before in ((), ("SET concertino_reader.tenant = 'b'",), ("SET concertino_reader.tenant = 'a'",)):
+        found = texts_of(reader, schema, *before)
+        assert found.count("secret of a") >= 5
+        assert "secret of b" not in found
+        assert "r-b" not in found
+    with psycopg.connect(reader, options=f"-c search_path={schema}", autocommit=True) as connection:
+        assert connection.execute("SELECT * FROM readers").fetchall() == []
+        assert connection.execute("UPDATE readers SET tenant = 'b'").rowcount == 0
+        assert connection.execute("DELETE FROM readers").rowcount == 0
+        for statement in (
+            f"ALTER ROLE {role} SET concertino_reader.tenant = 'b'",
+            f"INSERT INTO readers VALUES ('{role}', 'b')",
+            "CREATE OR REPLACE FUNCTION is_own(tenant TEXT) RETURNS BOOLEAN LANGUAGE sql AS 'SELECT true'",
+            "SET SESSION AUTHORIZATION postgres",
+            "SET ROLE postgres",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement)
 
 
 async def test_tenants_have_no_row_in_common(reader: str, schema: str) -> None:

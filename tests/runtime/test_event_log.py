@@ -97,7 +97,7 @@ async def test_a_browser_that_reconnects_to_the_next_process_sees_the_answer(sto
     seen: Numbered = []
     async with Runtime([Desk()], Resources(store=store, models=lambda name: first)) as process:
         run = await process.start(Chat(model=first, message="x"), "desk")
-        await asyncio.wait_for(read_until(process, run.id, "A9", seen), 10)
+        await read_until(process, run.id, "A9", seen)
     assert shown(seen).startswith("A0 ")
     async with Runtime([Desk()], Resources(store=store, models=lambda name: second)) as process:
         await process.resume(NOBODY, run.id)
@@ -339,8 +339,8 @@ async def test_a_run_that_ended_without_a_process_ends_its_log(store: Store) -> 
 
 async def test_the_work_per_delta_does_not_grow(store: Store) -> None:
     """Hostile input, M4: the work was quadratic. Counted in calls, so that no clock decides."""
-    few, many = [await calls(store, words) for words in (8_000, 16_000)]
-    assert many < 2.5 * few
+    few, many = [await calls(store, words) for words in (4_000, 16_000)]
+    assert many < 8 * few, "four times as much, not sixteen times; how many batches there are depends on the clock"
 
 
 async def calls(store: Store, words: int) -> int:

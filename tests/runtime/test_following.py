@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +221,7 @@ async def test_a_failing_store_ends_the_stream(tmp_path: Path) -> None:
 
 def test_a_runtime_serves_readers_in_the_next_event_loop_too() -> None:
     async def once(runtime: Runtime, text: str) -> None:
-        async with runtime, asyncio.timeout(60):
+        async with runtime:
             conversation = await runtime.conversation(ANN, agent="desk")
             reader = Reader(conversation)
             await reader.until(is_state(leaf=""))
@@ -234,3 +235,27 @@ def test_a_runtime_serves_readers_in_the_next_event_loop_too() -> None:
     runtime = process(MemoryStore(), "one", "two")
     for text in ("eins", "zwei"):
         asyncio.run(once(runtime, text))
+
+
+def test_a_runtime_claims_work_in_the_next_event_loop_too() -> None:
+    class Busy(MemoryStore):
+        """Lets other looks begin while one claims turns or trees."""
+
+        async def claim_turns(self, *arguments: Any, **options: Any) -> Any:
+            await asyncio.sleep(0)
+            return await super().claim_turns(*arguments, **options)
+
+        async def claim_due(self, *arguments: Any, **options: Any) -> Any:
+            await asyncio.sleep(0)
+            return await super().claim_due(*arguments, **options)
+
+        async def due(self, *arguments: Any, **options: Any) -> Any:
+            return replace(await super().due(*arguments, **options), ready=["r1"])
+
+    async def look(runtime: Runtime) -> None:
+        async with runtime:
+            await asyncio.gather(*[runtime.look() for _ in range(3)])
+
+    runtime = process(Busy())
+    for _ in range(2):
+        asyncio.run(look(runtime))

@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, AnyScope, Chat, Conversation, DataPolicy, MemoryStore, Resources, Runtime, Scope
+from concertino import (
+    OPERATOR,
+    AgentConfig,
+    AnyScope,
+    Chat,
+    Conversation,
+    DataPolicy,
+    MemoryStore,
+    Resources,
+    Runtime,
+    Scope,
+)
 from concertino.errors import (
     ConfigurationError,
     MissingKeyError,
@@ -19,7 +30,7 @@ from concertino.errors import (
 from concertino.events import RunEnded, RunEvent
 from concertino.providers import Model
 from concertino.runtime import ConversationTurn, Fleet, LocalBell
-from concertino.storage import DueTurn, StoredTurn
+from concertino.storage import DueTurn, QueuedTurn, StoredTurn
 from concertino.testing import Answer, ScriptedModel
 
 from .test_conversations import ANN, Desk, Held, echo, process, shown, until
@@ -159,6 +170,23 @@ async def _queue(runtime: Runtime, conversation_id: str, agent: str) -> Conversa
 async def _answer(conversation: Conversation) -> str:
     turn = (await conversation.turns())[0]
     return turn.answer if turn.message == "second" else ""
+
+
+async def test_a_message_that_finds_no_turn_to_steer_waits_behind_the_queue() -> None:
+    class Patient(MemoryStore):
+        looks = 0
+
+        async def claim_turns(self, *arguments: Any, **options: Any) -> Sequence[DueTurn]:
+            self.looks += 1
+            assert self.looks < 20, "it looks for the turn that another process is about to start, again and again"
+            return await super().claim_turns(*arguments, **options)
+
+    store = Patient()
+    conversation = await process(store, ScriptedModel(echo)).conversation(ANN, "c", agent="desk")
+    await store.queue_turn(ANN, "c", QueuedTurn(run_id="r1", input={"message": "one"}), when="idle")
+    assert [due.turn.run_id for due in await store.claim_turns(OPERATOR, 60.0)] == ["r1"]
+    await conversation.send("two", when_busy="steer")
+    assert [turn.message for turn in await conversation.queue()] == ["one", "two"]
 
 
 class Counted(MemoryStore):

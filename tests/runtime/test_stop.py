@@ -291,7 +291,7 @@ async def test_from_another_process(store: Store, made: str) -> None:
     other = runtime(store, ScriptedModel())
     async with runtime(store, model, Desk(), sweep=0.01) as process:
         live = await at_work(process, model, made)
-        receipts = await asyncio.gather(*(other.stop(OPERATOR, live.id, 0.5) for _ in range(2)))
+        receipts = await asyncio.gather(*(other.stop(OPERATOR, live.id, 60.0) for _ in range(2)))
         result = await live.result()
     assert (result.status, result.receipt) == ("cancelled", receipts[0])
     assert receipts[1] == receipts[0]

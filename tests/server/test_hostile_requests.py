@@ -14,7 +14,7 @@ import pytest
 
 from concertino import SqliteStore
 from concertino.server import FileFolder, ServerLimits
-from concertino.testing import Answer
+from concertino.testing import Answer, call
 
 from .kit import User, shop
 from .test_processes import server
@@ -77,6 +77,20 @@ async def test_no_body_fails_the_api() -> None:
                 for sent in BODIES:
                     answer = await ann.http.request(method, filled, content=sent, headers=JSON)
                     assert answer.status_code < 500, (method, path, sent[:100])
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+async def test_numbers_that_json_does_not_have_are_refused(number: str, tmp_path: Path) -> None:
+    sent = b'{"decision": "approve", "arguments": {"order": "7", "euros": %b}}' % number.encode()
+    async with shop(call("refund", order="7", euros=1)) as app:
+        ann = User(app)
+        await ann.send(await ann.new_conversation(), "My money back!")
+        (wait,) = (await ann("GET", "/api/approvals"))["items"]
+        await ann("POST", f"/api/approvals/{wait['key']}", 422, content=sent, headers=JSON)
+    async with await SqliteStore.open(tmp_path / "a.db") as store, protocols(store) as app:
+        for path, _ in ASKED.values():
+            answer = await User(app).http.post(path, content=b'{"x": %b}' % number.encode(), headers=JSON)
+            assert (answer.status_code, "the body is not JSON" in answer.text) == (400, True)
 
 
 async def test_headers_and_names_are_data(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
 import pytest
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Mount, Route
 
 from concertino import Resources, Runtime, Scope
@@ -232,10 +234,36 @@ async def test_a_failure_of_the_server_is_not_shown() -> None:
     async def fails(request: Request) -> JSONResponse:
         raise ValueError("secret")
 
-    async with shop(routes={"": [Route("/fails", fails)]}) as app:
-        answer = await User(app)("GET", "/fails", 500)
-        assert answer["error"]["code"] == "server_error"
-        assert "secret" not in str(answer)
+    async def breaks(request: Request) -> StreamingResponse:
+        async def pieces() -> AsyncIterator[str]:
+            yield "One"
+            raise ValueError("secret")
+
+        return StreamingResponse(pieces())
+
+    origin = "https://chat.example.com"
+    async with shop(routes={"": [Route("/fails", fails), Route("/breaks", breaks)]}, origins=[origin]) as app:
+        begun = await User(app).http.get("/breaks")
+        assert (begun.status_code, begun.text) == (200, "One")
+        answer = await User(app).http.get("/fails", headers={"origin": origin})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "server_error")
+        assert "secret" not in answer.text
+        refused = await User(app).http.get("/nothing", headers={"origin": origin})
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers.keys() == refused.headers.keys()
+        assert answer.headers["access-control-allow-origin"] == origin, "the page can read the error"
+        session = {"x-session": "acme/ann"}
+        with pytest.raises(ValueError, match="secret"):  # the server prints the traceback
+            await httpx2.AsyncClient(transport=httpx2.ASGITransport(app), headers=session).get("http://shop/fails")
+
+
+async def test_a_product_refuses_with_a_status_of_its_own() -> None:
+    def authenticate(request: Request) -> Scope | None:
+        raise HTTPException(440, "the session is over")
+
+    async with Runtime([], Resources(model=ScriptedModel())) as runtime:
+        refused = await User(create_app(runtime, authenticate))("GET", "/api/agents", 440)
+        assert refused["error"] == {"code": "status_440", "message": "the session is over"}
 
 
 async def test_further_routes_see_the_scope() -> None:

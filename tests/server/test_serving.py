@@ -22,12 +22,15 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX sig
 
 @asynccontextmanager
 async def served(app: Any, grace: float = 0.0) -> AsyncIterator[tuple[httpx2.AsyncClient, asyncio.Task[None]]]:
-    """Yield a client of a served application, and the server's task."""
+    """Yield a client of a served application, and the server's task. The client has time for the last frames."""
     started = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(serve(app, port=0, grace=grace, started=started.set_result))
     headers = {"x-session": "acme/ann"}
-    async with httpx2.AsyncClient(base_url=await started, headers=headers, trust_env=False, timeout=600) as client:
-        yield client, task
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("concertino.server.event_source.FLUSH", 600.0)
+        patch.setattr("concertino.server.serving._CLOSING", 600)
+        task = asyncio.create_task(serve(app, port=0, grace=grace, started=started.set_result))
+        async with httpx2.AsyncClient(base_url=await started, headers=headers, trust_env=False, timeout=600) as client:
+            yield client, task
 
 
 class Pause:

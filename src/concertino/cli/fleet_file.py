@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from .. import wiring
 from ..errors import ConfigurationError
 from ..providers import SharedRateLimit
-from ..runtime import Bell, Fleet
+from ..runtime import Bell, Fleet, LocalBell
 from ..runtime.fleet import COROUTINES, GENERIC
 from ..storage import Store
 from .options import Options
 
+_REMEDIES = {
+    "string_type": "use a text",
+    "list_type": "use a list",
+    "dict_type": "use a table",
+    "model_type": "use a table",
+    "int_type": "use a whole number",
+    "float_type": "use a number",
+    "finite_number": "use a finite number",
+    "greater_than": "use a number above {gt:g}",
+    "greater_than_equal": "use a number of at least {ge:g}",
+    "too_short": "name at least one",
+}
+"""By the type of pydantic's error."""
+_NATS = re.compile(r"((nats|tls|wss?)://)?[^\s/]+")
+"""A URL, or a host with or without a port."""
+
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class WorkerTable(_Table):
@@ -84,15 +102,51 @@ class FleetFile(_Table):
 def read_fleet_file(path: str) -> FleetFile:
     """Return the file at *path*. Raises `ConfigurationError` if it cannot be read or a field is invalid."""
     try:
-        return FleetFile.model_validate(tomllib.loads(Path(path).read_text("utf-8")))
+        file = FleetFile.model_validate(tomllib.loads(Path(path).read_text("utf-8")))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(f"{path}: invalid {field}: {first['msg']}") from None
+        raise ConfigurationError(f"{path}: {_problem(error)}") from None
+    _check(path, "targets", file.targets, ())
+    _check(path, "worker.worker_targets", file.targets, file.worker.worker_targets)
+    if file.nats is not None and not _NATS.fullmatch(file.nats):
+        shown = file.nats.partition("//")[0][:20]  # the rest may contain a password
+        raise ConfigurationError(f"{path}: invalid nats '{shown}...': use a URL, such as 'nats://bus.internal:4222'")
+    return file
+
+
+def _check(path: str, field: str, targets: Mapping[str, list[str]], takes: Collection[str]) -> None:
+    """Raise the error of a fleet with these targets, as one of *field*."""
+    try:
+        Fleet(bell=LocalBell(), targets=targets, takes=takes)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: invalid {field}: {error}") from None
+
+
+def _problem(error: ValidationError) -> str:
+    """Return the first problem of the file: its field, the value and the remedy."""
+    first = error.errors(include_url=False)[0]
+    *tables, _ = first["loc"]
+    field = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"unknown field {field}: choose from {', '.join(_fields(tables))}"
+    remedy = _REMEDIES.get(first["type"], "").format(**first.get("ctx", {})) or first["msg"]
+    value = first["input"]
+    shown = f" {value!r:.80}" if isinstance(value, str | int | float) else ""
+    return f"invalid {field}{shown}: {remedy}"
+
+
+def _fields(tables: list[Any]) -> Collection[str]:
+    """Return the names of the fields of the table with this path."""
+    match tables:
+        case ["worker"]:
+            return WorkerTable.model_fields
+        case ["rate_limits", _]:
+            return RateLimitTable.model_fields
+        case _:
+            return FleetFile.model_fields
 
 
 def with_fleet_file(options: Options) -> Options:

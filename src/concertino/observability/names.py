@@ -103,6 +103,10 @@ HTTP_STATUS = "http.response.status_code"
 PATH = "url.path"
 SCHEME = "url.scheme"
 
+METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "QUERY"))
+OTHER_METHOD = "_OTHER"
+"""The method of a request with any other, of which a client can make up as many as it likes."""
+
 INFERENCE_BUCKETS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
 """Bounds of seconds, as the conventions advise for inference."""
 REQUEST_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]

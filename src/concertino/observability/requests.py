@@ -40,7 +40,8 @@ class TraceRequests:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        telemetry, metrics, method = self._telemetry, self._telemetry.metrics, scope["method"]
+        telemetry, metrics = self._telemetry, self._telemetry.metrics
+        method = scope["method"] if scope["method"] in names.METHODS else names.OTHER_METHOD
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         labels: Attributes = {names.METHOD: method, names.SCHEME: scope.get("scheme", "http")}
         began = time_ns()
@@ -86,11 +87,14 @@ class TraceRequests:
 
 
 def _route(scope: _Message) -> str:
-    """Return the path with the names of its parameters in place of their values; empty if no endpoint was found."""
-    if "endpoint" not in scope:
+    """Return the path of the route that was found, with the names of its parameters; empty without one.
+
+    Only paths of routes are values of a metric: there are as many other paths as a client makes up.
+    """
+    found: Any = scope.get("route")
+    if not hasattr(found, "endpoint"):  # none, or a mount
         return ""
-    path = str(scope["path"])
-    for name, value in scope.get("path_params", {}).items():
-        if value:
-            path = path.replace(str(value), f"{{{name}}}", 1)
-    return path
+    path = str(found.path)
+    given = {str(value): name for name, value in scope.get("path_params", {}).items() if f"{{{name}" not in path}
+    mounted = [f"{{{given[part]}}}" if part in given else part for part in scope.get("root_path", "").split("/")]
+    return "/".join(mounted) + path

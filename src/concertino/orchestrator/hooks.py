@@ -219,15 +219,14 @@ async def within_patience(run: RunSession, hook: str, work: Coroutine[Any, Any, 
 
 async def load_tools(run: RunSession, hooks: Hooks) -> None:
     """Add the tools that the agent loads for *run* and may have. Raises `HookError` if one is invalid."""
-    agent = hooks.config.name
-    allowed = run.resources.allowed_tools.get(agent)
     for tool in await hooks.load_tools(run.context):
-        if tool.name not in run.registry and (allowed is None or tool.name in allowed):
+        if tool.name not in run.registry:
             try:
                 run.registry.register(tool)
             except ConfigurationError as error:
                 raise hooks.load_tools.error(f"returned an invalid tool: {error}") from error
-    if allowed is not None:
+    agent = hooks.config.name
+    if (allowed := run.resources.allowed_tools.get(agent)) is not None:
         report_unknown(allowed, run.registry, agent)
 
 

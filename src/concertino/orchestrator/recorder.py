@@ -127,10 +127,10 @@ async def record_request(
 
 
 def _shown(run: RunSession) -> Shown:
-    """Return the messages that the run has added and its view shows."""
+    """Return the messages that the run has added and its view shows, and the first one, which hooks see."""
     window = run.window
     shift = len(window.record()) - len(run.added)
-    indexes = [index - shift for index in window.shown_from(max(shift, 0))]
+    indexes = [0, *[index - shift for index in window.shown_from(max(shift, 0))]]
     return Shown(indexes=indexes, shift=shift, omitted=window.omitted)
 
 

@@ -47,7 +47,8 @@ from .turns import TurnStarter
 
 WhenBusy = Literal["queue", "steer", "interrupt", "refuse"]
 """What becomes of a message that arrives during a turn. `queue`: it is the next turn. `steer`: the agent sees it before
-its next step. `interrupt`: the turn is stopped, and the message is the next one. `refuse`: `ConversationBusyError`."""
+its next step, or it is queued if no turn is in progress. `interrupt`: the turn is stopped, and the message is the next
+one. `refuse`: `ConversationBusyError`."""
 
 _POLL = 0.02
 _MOST_POLL = 0.2
@@ -363,7 +364,9 @@ class Conversation:
             case "steer":
                 if chat.media:
                     raise ConfigurationError("a message to the turn in progress is text: queue one with media")
-                return await store.steer_turn(self.scope, self.id, turn.key, chat.message)
+                run_id = await store.steer_turn(self.scope, self.id, turn.key, chat.message)
+                # If others are queued, they may start in another process.
+                return run_id or await self._wait_in_line(turn, chat, "queue", busy, when=when)
             case "queue" | "interrupt":
                 if chat.model is not None and not isinstance(chat.model, str):
                     chat = dataclasses.replace(chat, model=model_id(chat.model))  # as the queue has it
@@ -404,15 +407,13 @@ async def _leave_to_others(
     conversation: Conversation, turn: QueuedTurn, chat: Chat, when_busy: WhenBusy
 ) -> ConversationTurn:
     """Record a message for the processes that take the work of the agent."""
-    busy, run_id = (await conversation.read()).busy, None
+    busy = (await conversation.read()).busy
     error = _busy_with(conversation, busy)
     interrupts = when_busy == "interrupt"
+    how: WhenBusy = "steer" if busy and when_busy == "steer" else "queue"
+    when: QueueWhen = "idle" if when_busy == "refuse" else "always"
     try:
-        if busy and when_busy == "steer":
-            run_id = await conversation._wait_in_line(turn, chat, when_busy, error, when="busy")
-        if run_id is None:
-            when: QueueWhen = "idle" if when_busy == "refuse" else "always"
-            run_id = await conversation._wait_in_line(turn, chat, "queue", error, when=when)
+        run_id = await conversation._wait_in_line(turn, chat, how, error, when=when)
     except TurnExistsError as exists:
         run_id = exists.run_id
         interrupts = interrupts and await _is_queued(conversation, run_id)

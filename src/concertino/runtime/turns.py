@@ -210,6 +210,7 @@ class TurnStarter:
         if following:
             await asyncio.wait(following)
         self._following.clear()
+        self._claiming = asyncio.Lock()  # the runtime may begin again in another event loop
 
     async def _start_due(self, due: DueTurn) -> bool:
         """Start a claimed turn. Return whether it was ended instead."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -90,7 +90,7 @@ class Watchdog:
     def start(self) -> asyncio.Task[None]:
         """Start to look, and to erase what is due, every *sweep* seconds until `stop`."""
         # Here, because `stop` may be called before the task begins; new ones, because this may be another event loop.
-        self._stopped, self._woken = asyncio.Event(), asyncio.Event()
+        self._stopped, self._woken, self.claiming = asyncio.Event(), asyncio.Event(), asyncio.Lock()
         return asyncio.create_task(self._run(), name="concertino watchdog")
 
     async def _run(self) -> None:
@@ -116,8 +116,8 @@ class Watchdog:
     async def look(self, *, only_trees: bool = False) -> None:
         """Resume, stop or postpone the trees that are due; unless *only_trees*, start what is scheduled or queued."""
         await self._seat.renew()
-        agents, owner = self._seat.agents(), process_owner()
-        due = await self._store.due(OPERATOR, agents=agents, owner=owner)
+        owner = process_owner()
+        due = await self._store.due(OPERATOR, agents=self._seat.agents(), owner=owner)
         for root_id in due.stopping:
             live = self._runs.live(OPERATOR, root_id)
             if live is not None and not live.done:
@@ -131,15 +131,16 @@ class Watchdog:
         trees = len(due.ready) + len(due.orphaned) > len(due.doubtful)
         others: Sequence[Callable[[], Awaitable[object]]] = () if only_trees else self._starters
         while trees or others:  # a batch of each in turn
-            trees = trees and await self._resume_due(owner, agents)
+            trees = trees and await self._resume_due(owner)
             others = [start for start in others if await start()]
+            await self._seat.renew()  # a backlog of quick runs may last longer than the leases of targets
 
-    async def _resume_due(self, owner: str, agents: Collection[str]) -> bool:
+    async def _resume_due(self, owner: str) -> bool:
         """Claim a batch of trees, and resume them. Return whether others may be due; not after a failure."""
         async with self.claiming:
             if (limit := self._seat.capacity(BATCH)) <= 0:
                 return False
-            claims = await self._store.claim_due(OPERATOR, owner, self._lease, limit=limit, agents=agents)
+            claims = await self._store.claim_due(OPERATOR, owner, self._lease, limit=limit, agents=self._seat.agents())
             if len(claims) == 1:  # most often: no task of its own
                 began = [await self._begin(claims[0])]
             else:

@@ -22,7 +22,7 @@ from .error_form import ErrorForms
 from .file_folder import FileFolder
 from .json_body import JSON
 from .openapi import openapi_document
-from .protection import Authenticate, Authentication, BodyLimit, OriginGuard, SecurityHeaders
+from .protection import Authenticate, Authentication, BodyLimit, FailureForm, OriginGuard, SecurityHeaders
 from .request_limits import RequestRates, ServerLimits
 from .run_endpoints import approvals, runs
 from .server_state import RETRY_AFTER, ServerState
@@ -90,12 +90,9 @@ def create_app(
                 allow_credentials=True,
                 expose_headers=_EXPOSED,
             ),
+            Middleware(FailureForm, forms=forms),
         ],
-        exception_handlers={
-            HTTPException: forms.response,
-            ConcertinoError: forms.response,
-            Exception: forms.response,
-        },
+        exception_handlers={HTTPException: forms.response, ConcertinoError: forms.response},
     )
     app.state.server = ServerState(runtime, agents, files, rates)
     return app

@@ -145,10 +145,17 @@ def error_response(request: Request, error: Exception, form: OwnForm | None = No
 def error_code(error: Exception, status: int) -> str:
     """Return the code of an error for programs."""
     if isinstance(error, HTTPException):
-        return _CODES.get(status) or HTTPStatus(status).phrase.lower().replace(" ", "_")
+        return _CODES.get(status) or _phrase(status).lower().replace(" ", "_")
     if status >= 500:
         return "server_error"
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:  # a status of a product or a proxy, such as 440
+        return f"status {status}"
 
 
 def failure_of_request(request: Request, error: Exception) -> tuple[int, str]:

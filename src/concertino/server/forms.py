@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from ..operations import OperationState
 from ..runtime import WhenBusy
@@ -25,6 +26,12 @@ def _digits(given: object) -> object:
     if isinstance(given, str) and given.isascii() and given.isdecimal() and len(given) < 20:
         return int(given)
     raise ValueError("use digits")
+
+
+def _finite(given: object) -> object:
+    """Refuse `NaN` and numbers that are too large for a float: JSON has neither."""
+    json.dumps(given, allow_nan=False)
+    return given
 
 
 Name = Annotated[str, Field(max_length=200, pattern=_NO_NUL)]
@@ -181,7 +188,9 @@ class ApprovalAnswer(Given):
 
     decision: Literal["approve", "deny"]
     arguments: Annotated[
-        dict[str, Any] | None, Field(description="To approve the call with other arguments: all of them.")
+        dict[str, Any] | None,
+        AfterValidator(_finite),
+        Field(description="To approve the call with other arguments: all of them."),
     ] = None
     remember: Remember = "once"
     reason: Annotated[Words, Field(description="For a denial: the model reads it.")] = ""

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
 from ..scope import Scope
+from .error_form import ErrorForms
 from .request_limits import RequestRates
 
 Authenticate = Callable[[Request], Awaitable[Scope | None] | Scope | None]
@@ -32,6 +33,8 @@ SECURITY_HEADERS = {
 }
 """Headers of every answer, unless an endpoint sets its own."""
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_BEGUN = "concertino.begun"
+"""Key of a connection whose answer has begun."""
 
 
 class SecurityHeaders:
@@ -48,9 +51,31 @@ class SecurityHeaders:
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
+                connection[_BEGUN] = True
             await send(message)
 
         await self._app(connection, receive, send_with_headers)
+
+
+class FailureForm:
+    """Answers a request that failed with an unexpected error, and raises it again: the server prints the traceback.
+
+    Starlette's own handler of such errors is outside of all middleware, so that its answer has none of their headers.
+    `SecurityHeaders` notes that an answer has begun: one more wrapper of `send` would cost each frame of a stream.
+    """
+
+    def __init__(self, app: ASGIApp, forms: ErrorForms) -> None:
+        self._app = app
+        self._forms = forms
+
+    async def __call__(self, connection: Connection, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        try:
+            await self._app(connection, receive, send)
+        except Exception as error:
+            if connection["type"] == "http" and _BEGUN not in connection:
+                await self._forms.response(Request(connection), error)(connection, receive, send)
+            raise
 
 
 class OriginGuard:

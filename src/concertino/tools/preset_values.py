@@ -3,42 +3,87 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Awaitable, Mapping
 from typing import Any
 
-from ..errors import ConfigurationError
-from .base import Tool
+from ..errors import ConfigurationError, ToolError
+from .base import Tool, ToolContext
 
 
-def preset(tool: Tool, *, defaults: Mapping[str, Any] | None = None, fixed: Mapping[str, Any] | None = None) -> Tool:
-    """Return *tool* with values of some parameters, which may come from environment variables or a file.
+def preset(
+    tool: Tool,
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    fixed: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Tool:
+    """Return *tool* with values of some parameters.
 
     A parameter of *defaults* has that value in a call that leaves it out. A parameter of *fixed* always has its value:
-    the model does not see it, and a value that the model writes all the same is replaced. A tool gets secrets from
-    `Resources(deps=...)` instead, since hooks see the values of parameters. The values are part of a call that
-    a process of another target runs, so they must be JSON there.
+    the model does not see it, and a value that the model writes all the same is replaced. Hooks see the values of both.
+    They are part of a call that a process of another target runs, so they must be JSON there.
 
-    Raises `ConfigurationError` for a parameter that the tool does not have.
+    *environment* names an environment variable for each of its parameters, which are texts. The value is read in the
+    process where the tool runs, each time it runs. Neither the model nor a hook sees it, and it is not stored. The call
+    fails if the variable is not set there.
+
+    Raises `ConfigurationError` for a parameter that the tool does not have, that is set twice, or that an environment
+    variable cannot be the value of.
     """
-    defaults, fixed = dict(defaults or {}), dict(fixed or {})
+    defaults, fixed, environment = dict(defaults or {}), dict(fixed or {}), dict(environment or {})
+    _check(tool, defaults, fixed, environment)
     known = tool.parameters.get("properties", {})
-    if unknown := (defaults.keys() | fixed.keys()) - known.keys():
-        names = ", ".join(known) or "none"
-        raise ConfigurationError(f"preset: tool {tool.name!r} has no parameter {min(unknown)!r}; it has: {names}")
+
+    def without_variables(arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in arguments.items() if name not in environment}
 
     def with_presets(arguments: dict[str, Any]) -> dict[str, Any]:
-        return tool.with_presets({**defaults, **arguments, **fixed})
+        return tool.with_presets(without_variables({**defaults, **arguments, **fixed}))
 
     def validate(arguments: dict[str, Any]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
-        return tool.validate({**defaults, **arguments, **fixed})
+        # A process that hands the call over may lack the variables; the tool does not run there.
+        variables = {name: os.environ.get(variable, "") for name, variable in environment.items()}
+        checked = tool.validate({**defaults, **arguments, **fixed, **variables})
+        return without_variables(checked) if isinstance(checked, dict) else later(checked)
+
+    async def later(checked: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+        return without_variables(await checked)
+
+    def execute(arguments: dict[str, Any], context: ToolContext) -> Any:
+        return tool.execute({**arguments, **_values(tool.name, environment)}, context)
 
     made = copy.copy(tool)
     for cached in ("spec", "schema"):
         vars(made).pop(cached, None)
-    shown = {name: form for name, form in known.items() if name not in fixed}
+    hidden = {*fixed, *environment}
+    shown = {name: form for name, form in known.items() if name not in hidden}
     for name in defaults.keys() & shown.keys():
         shown[name] = {**shown[name], "default": defaults[name]}
-    required = [name for name in tool.parameters.get("required", ()) if name not in {*defaults, *fixed}]
+    required = [name for name in tool.parameters.get("required", ()) if name not in {*defaults, *hidden}]
     made.parameters = {**tool.parameters, "properties": shown, "required": required}
     vars(made).update(validate=validate, with_presets=with_presets)
+    if environment:
+        vars(made).update(execute=execute)
     return made
+
+
+def _check(tool: Tool, defaults: dict[str, Any], fixed: dict[str, Any], environment: dict[str, str]) -> None:
+    known = tool.parameters.get("properties", {})
+    if unknown := (defaults.keys() | fixed.keys() | environment.keys()) - known.keys():
+        names = ", ".join(known) or "none"
+        raise ConfigurationError(f"preset: tool {tool.name!r} has no parameter {min(unknown)!r}; it has: {names}")
+    if twice := environment.keys() & (defaults.keys() | fixed.keys()):
+        raise ConfigurationError(f"preset: parameter {min(twice)!r} of tool {tool.name!r} is set twice: choose one")
+    for name in environment:
+        if known[name].get("type") != "string":
+            raise ConfigurationError(
+                f"preset: parameter {name!r} of tool {tool.name!r} must be a text for a variable: use fixed"
+            )
+
+
+def _values(tool: str, environment: dict[str, str]) -> dict[str, str]:
+    """Return the values of the variables. Raises `ToolError` if one is not set."""
+    if missing := [variable for variable in environment.values() if variable not in os.environ]:
+        raise ToolError(f"{tool} cannot run here: the environment variable {missing[0]} is not set in its process")
+    return {name: os.environ[variable] for name, variable in environment.items()}

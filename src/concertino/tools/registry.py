@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from ..errors import ConfigurationError
 from ..messages import ToolSpec
@@ -26,12 +26,18 @@ class ToolRegistry:
         self.sent_names: dict[str, str] = {}
         """The names of tools by the name that models see, where these differ."""
         self._base_prompt = base_prompt
+        self._allowed: Collection[str] | None = None
         self._specs: tuple[ToolSpec, ...] | None = None
         for tool in tools:
             self.register(tool)
 
     def register(self, tool: Tool) -> None:
-        """Add *tool*. Raises `ConfigurationError` if it is invalid, or if another tool has its name."""
+        """Add *tool*, unless it is not allowed.
+
+        Raises `ConfigurationError` if it is invalid, or if another tool has its name.
+        """
+        if self._allowed is not None and tool.name not in self._allowed:
+            return
         check_tool(tool)
         if type(tool).validate is Tool.validate:
             tool.schema  # noqa: B018 - raises an error if the schema cannot be used
@@ -52,6 +58,13 @@ class ToolRegistry:
         if tool is not None:
             self.sent_names.pop(tool.spec.name, None)
         self._specs = None
+
+    def restrict(self, allowed: Collection[str]) -> None:
+        """Remove all tools but those whose names are *allowed*, and add no other tool from now on."""
+        self._allowed = allowed
+        for name in self.names():
+            if name not in allowed:
+                self.unregister(name)
 
     def clear(self) -> None:
         """Remove all tools."""
@@ -86,7 +99,7 @@ class ToolRegistry:
         copy = ToolRegistry(base_prompt=self._base_prompt)
         copy.by_name = dict(self.by_name)
         copy.sent_names = dict(self.sent_names)
-        copy._specs = self._specs
+        copy._allowed, copy._specs = self._allowed, self._specs
         return copy
 
     def __iter__(self) -> Iterator[Tool]:

@@ -80,7 +80,7 @@ class ToolSearch(Part):
         kept = {*self._keep, FIND_TOOLS, RECALL}
         tools = {tool.name: tool for tool in registry if tool.name not in kept}
         size = sum([_size(tool) for tool in tools.values()]) / _CHARACTERS
-        if size <= self._share * run.limits.context:
+        if size <= self._share * run.limits.context or FIND_TOOLS not in registry:  # it may not be allowed
             registry.unregister(FIND_TOOLS)
             return {}
         shown = _names_in(run)

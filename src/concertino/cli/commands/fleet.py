@@ -25,7 +25,7 @@ async def run_worker_process(context: CommandContext) -> int:
     async with file.bell(options) as bell:
         runtime = await runtime_of(context)
         runtime.join(file.fleet(bell, takes, runtime.store))
-        _check_agents(runtime, [agent for target in takes for agent in file.targets.get(target, ())])
+        _check_agents(options.config, runtime, [agent for target in takes for agent in file.targets.get(target, ())])
         stopping = _first_signal()
         async with runtime:
             _announce(context, takes, file.worker.coroutines)
@@ -50,11 +50,13 @@ def _first_signal() -> asyncio.Event:
     return received
 
 
-def _check_agents(runtime: Runtime, wanted: list[str]) -> None:
+def _check_agents(path: str, runtime: Runtime, wanted: list[str]) -> None:
     missing = [agent for agent in wanted if not runtime.knows(agent)]
     if missing:
         known = ", ".join(agent.name for agent in runtime.agents)
-        raise ConfigurationError(f"this worker has no agent {missing[0]!r} for its targets; it has: {known}")
+        raise ConfigurationError(
+            f"{path}: invalid targets: this worker has no agent {missing[0]!r} for its targets; it has: {known}"
+        )
 
 
 def _announce(context: CommandContext, takes: list[str], coroutines: int) -> None:

@@ -16,6 +16,7 @@ from ...operations import Operation
 from ...providers.base import Model, model_id
 from ...storage.process import process_name, process_owner
 from ...storage.types import Claim, RunStart
+from ...token_engine.digests import RECALL
 from ...tools.registry import ToolRegistry
 from ..agent import AgentConfig
 from ..chat import Attachment, Chat
@@ -102,13 +103,11 @@ def open_run(
 
 
 def _allowed_tools(registry: ToolRegistry, resources: Resources, config: AgentConfig[object]) -> ToolRegistry:
-    """Return a copy of *registry* with the tools that the agent may have; `load_tools` adds those of a run."""
+    """Return a copy of *registry* that takes only tools that the agent may have, and the engine's own."""
     registry, allowed = registry.copy(), resources.allowed_tools.get(config.name)
     if allowed is None:
         return registry
-    for name in registry.names():
-        if name not in allowed:
-            registry.unregister(name)
+    registry.restrict({*allowed, RECALL})
     if not hooks_of(config).load_tools.own:
         report_unknown(allowed, registry, config.name)
     return registry

@@ -95,6 +95,8 @@ class RemoteBell(LocalBell):
         super().__init__()
         self.connected = False
         """Whether the server can be reached, as far as this process knows."""
+        self._is_reported = False
+        """Whether it was logged that it cannot."""
         self._ringing: dict[str, None] = {}
         self._work = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -111,7 +113,7 @@ class RemoteBell(LocalBell):
                 task.cancel()
             await asyncio.wait(working, timeout=AGAIN)  # a client's `wait_for` may lose a cancellation (Python 3.11)
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self.connected = False
+        self.connected, self._is_reported = False, True
         with suppress(Exception):
             await self._close()
 
@@ -131,15 +133,16 @@ class RemoteBell(LocalBell):
 
     def _is_connected(self) -> None:
         """Note that the server can be reached, and call all listeners."""
-        self.connected = True
+        self.connected, self._is_reported = True, False
         self._work.set()
         for topic in tuple(self._calls):
             super().ring(topic)
 
     def _is_lost(self, error: object) -> None:
-        if self.connected:
-            log.warning("the bell is out of order until its server is back: %s", type(error).__name__)
-        self.connected = False
+        if not self._is_reported:
+            why = "the connection was lost" if error is None else type(error).__name__
+            log.warning("the bell is out of order until its server is back: %s", why)
+        self.connected, self._is_reported = False, True
         self._ringing.clear()
 
     async def _send_rings(self) -> None:

@@ -13,6 +13,14 @@ with extra("nats", "a bell over NATS"):
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
 
+
+class _PlainClient(Client):
+    """A client that reads no headers: malformed ones of other programs would end its reading until the next pings."""
+
+    async def _process_headers(self, headers: Any) -> None:
+        pass
+
+
 _OPTIONS: dict[str, Any] = {
     "name": "concertino",
     "no_echo": True,
@@ -34,7 +42,7 @@ class NatsBell(RemoteBell):
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__()
         self._url, self._options = url, {**_OPTIONS, **options}
-        self._client = Client()
+        self._client = _PlainClient()
         self._heard_topics: dict[str, Subscription] = {}
 
     async def _receive(self) -> None:

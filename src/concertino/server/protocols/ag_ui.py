@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Sequence
-from itertools import takewhile
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -17,7 +16,7 @@ from ...runtime import Conversation, ConversationTurn, Runtime
 from ...scope import Scope
 from ...waits import Wait
 from ..event_source import until_failure
-from .ag_ui_stream import AGUIStream
+from .ag_ui_stream import AGUIStream, received
 from .http import (
     BROKEN_OFF,
     ProtocolRoute,
@@ -56,33 +55,38 @@ async def _run(runtime: Runtime, request: Request, agent: str) -> Response:
     thread_id, run_id, messages = text_field(body, "threadId"), text_field(body, "runId"), objects(body, "messages")
     for message in messages:
         text_field(message, "id", ""), text_field(message, "toolCallId", "")
-    results = list(takewhile(lambda message: message.get("role") == "tool", reversed(messages)))
+    answered = bool(messages) and messages[-1].get("role") in ("assistant", "reasoning", "tool")
     entries = objects(body, "resume")
-    chat = None if entries or results else _chat(messages)
+    chat = None if entries or answered else _chat(messages)
     conversation = await runtime.conversation(scope, thread_id, agent=agent)
-    keys: tuple[str, ...] = ()
     answers: list[WaitAnswer] = []
-    suspended = False
     if chat is not None:
         turn = await send(conversation, chat, run_id)
     elif entries:
         turn, answers = await _resumed(runtime, scope, conversation, entries)
     else:
-        turn, answers = await _with_results(runtime, scope, conversation, results)
-    if answers:
-        keys, suspended = tuple([each.wait.key for each in answers]), (await turn.read()).state == "waiting"
-        for answer in answers:
-            await give(runtime, scope, answer)
+        turn, answers = await _continued(runtime, scope, conversation, messages)
+    for answer in answers:
+        await give(runtime, scope, answer)
+    keys = tuple([each.wait.key for each in answers])
     stream = AGUIStream(turn.id, thread_id, run_id, messages)
-    return event_stream(request, _events(stream, turn_log(turn, keys, suspended=suspended)))
+    # Its clients learn of waits at a suspension only.
+    return event_stream(request, _events(stream, turn_log(turn, keys, suspended=True)))
 
 
 async def _events(stream: AGUIStream, log: AsyncGenerator[TurnEvents, None]) -> AsyncGenerator[list[JsonObject], None]:
     yield [stream.start()]
-    ended = False
+    begun = ended = False
     async with until_failure(log):
         async for batch in log:
-            if found := [mapped for number, event, new in batch for mapped in stream.take(number, event) if new]:
+            found: list[JsonObject] = []
+            for number, event, new in batch:
+                if new and not begun:
+                    begun = True
+                    found += stream.begin()
+                mapped = list(stream.take(number, event))
+                found += mapped if new else ()
+            if found:
                 ended = found[-1]["type"] in ("RUN_FINISHED", "RUN_ERROR")
                 yield found
     if not ended:  # the client does not notice a stream that just ends
@@ -118,20 +122,32 @@ def _answer(wait: Wait, entry: JsonObject) -> WaitAnswer:
     return WaitAnswer(wait, approved, reason if isinstance(reason, str) else "", edited if approved else None)
 
 
-async def _with_results(
-    runtime: Runtime, scope: Scope, conversation: Conversation, results: Sequence[JsonObject]
+async def _continued(
+    runtime: Runtime, scope: Scope, conversation: Conversation, messages: Sequence[JsonObject]
 ) -> tuple[ConversationTurn, list[WaitAnswer]]:
-    """Return the turn that waits for results of the client's tools, and the results."""
+    """Return the last turn, of which the client has messages, and the results of the client's tools among them.
+
+    Without results, the client has lost its connection, and continues with the messages that it has received.
+    """
     turn = await conversation.turn((await conversation.read()).leaf)
-    waits = {wait.call_id: wait for wait in await waits_of(runtime, scope, turn) if wait.kind == "result"}
+    waits = {
+        wait.call_id: wait
+        for wait in await waits_of(runtime, scope, turn)
+        if wait.kind == "result" and wait.run_id == turn.id
+    }
+    results = [each for each in messages if each.get("role") == "tool"]
     answers = []
-    for result in reversed(results):
+    for result in results:
         wait = waits.get(text_field(result, "toolCallId"))
         if wait is not None:
             failed = isinstance(result.get("error"), str)
             answers.append(WaitAnswer(wait, not failed, result["error"] if failed else _text(result.get("content"))))
-    if not answers:
-        raise BadInputError("no call of this thread waits for these results")
+    if not answers and not received(messages, turn.id):
+        raise BadInputError(
+            "no call of this thread waits for these results"
+            if results
+            else "the last message must be the user's, or of the thread's last turn"
+        )
     return turn, answers
 
 

@@ -45,14 +45,19 @@ _APPROVAL = {
 class AGUIStream(TurnStream):
     """Maps the log of one turn to the events of one AG-UI run.
 
-    *messages* came from the client. A snapshot repeats them before the messages of the turn.
+    *messages* came from the client. A snapshot repeats them before the messages of the turn. It has the messages of
+    an earlier stream of the turn only if the log has them.
     """
 
     def __init__(self, root_id: str, thread_id: str, run_id: str, messages: Sequence[JsonObject] = ()) -> None:
         super().__init__(root_id)
         self._ids = {"threadId": thread_id, "runId": run_id}
-        self._messages: dict[str, JsonObject] = {message["id"]: message for message in messages if message.get("id")}
-        self._client_results = {each.get("toolCallId") for each in messages if each.get("role") == "tool"}
+        known = {message["id"]: message for message in messages if message.get("id")}
+        self._received = received(messages, root_id)
+        self._messages: dict[str, JsonObject] = {id: each for id, each in known.items() if id not in self._received}
+        self._client_results = {
+            each.get("toolCallId"): id for id, each in self._messages.items() if each.get("role") == "tool"
+        }
         """The calls whose results the client has sent itself."""
         self._owner: dict[str, str] = {}
         """The message of each call."""
@@ -65,6 +70,14 @@ class AGUIStream(TurnStream):
     def start(self) -> JsonObject:
         """Return the first event."""
         return {"type": "RUN_STARTED", **self._ids, "protocolVersion": PROTOCOL_VERSION}
+
+    def begin(self) -> Iterator[JsonObject]:
+        """Take back what the client has of the turn and the log repeats, or has lost with a process that died.
+
+        To be called after the events that the client knows. Its client would add the same text to the same message.
+        """
+        if lost := [each for id, each in self._received.items() if id not in self._messages]:
+            yield self._snapshot(*[{**each, "content": ""} for each in lost if each.get("role") == "reasoning"])
 
     def take(self, number: int, event: RunEvent) -> Iterator[JsonObject]:
         """Yield the events of the event with this number."""
@@ -203,19 +216,21 @@ class AGUIStream(TurnStream):
         message = self._messages[id]
         if not message.get("toolCalls"):
             message.pop("toolCalls", None)
-            if not message.get("content"):
+            if not message.get("content") and message["role"] != "reasoning":
                 del self._messages[id]
         yield self._snapshot()
 
-    def _snapshot(self) -> JsonObject:
-        return {"type": "MESSAGES_SNAPSHOT", "messages": list(self._messages.values())}
+    def _snapshot(self, *emptied: JsonObject) -> JsonObject:
+        """Return all messages. Clients keep reasoning that a snapshot lacks, so that it has void reasoning as empty."""
+        return {"type": "MESSAGES_SNAPSHOT", "messages": [*self._messages.values(), *emptied]}
 
     def _result(self, event: ToolDone | ToolFailed) -> Iterator[JsonObject]:
         id = self._call_id(event.run_id, event.call_id)
         failed = isinstance(event, ToolFailed)
         content = event.error if isinstance(event, ToolFailed) else event.content
         message = {"id": f"{id}:result", "role": "tool", "toolCallId": id, "content": content}
-        if id in self._client_results:
+        if sent := self._client_results.get(id):
+            self._messages[sent] = self._messages.pop(sent)  # after the call
             return
         self._keep(event.run_id, {**message, "error": content} if failed else message)
         yield {
@@ -319,6 +334,18 @@ class AGUIStream(TurnStream):
             }
             for (provider, model), tokens in by_model.items()
         ]
+
+
+def received(messages: Sequence[JsonObject], root_id: str) -> dict[str, JsonObject]:
+    """Return those of a client's messages, by id, that an earlier stream of the turn has made."""
+    found: dict[str, JsonObject] = {}
+    for message in messages:
+        id, call = str(message.get("id")), message.get("toolCallId")
+        if message.get("role") == "user":
+            found.clear()  # of an earlier turn
+        elif id.startswith(f"{root_id}:") or message.get("subagentRunId") or (call and id == f"{call}:result"):
+            found[id] = message
+    return found
 
 
 _OWNED = frozenset(

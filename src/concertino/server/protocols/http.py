@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from typing import Any
@@ -85,7 +86,7 @@ async def body_of(request: Request) -> JsonObject:
     """Return the body, a JSON object. Raises `BadInputError`, and `HTTPException` for another type of content."""
     sent = await json_body(request)
     try:
-        body = json.loads(sent)
+        body = json.loads(sent, parse_constant=_no_number, parse_float=_finite)
         if b"\\u" in sent:  # halves of a surrogate pair are no text, and cannot be stored
             json.dumps(body, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
@@ -93,6 +94,16 @@ async def body_of(request: Request) -> JsonObject:
     if not isinstance(body, dict):
         raise BadInputError("the body is not a JSON object")
     return body
+
+
+def _no_number(name: str) -> float:
+    """Refuse `NaN` and `Infinity`, which JSON does not have."""
+    raise ValueError(name)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _no_number(text)
 
 
 def text_field(body: Mapping[str, Any], name: str, default: str | None = None) -> str:

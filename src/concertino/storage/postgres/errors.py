@@ -35,6 +35,7 @@ _REFUSALS = {
     "remaining connection slots": "53300",
     "session is read-only": READ_ONLY,
     "too many clients": "53300",
+    "permission denied for database": "42501",
     'database "': "3D000",
     'role "': "28000",
 }
@@ -70,6 +71,14 @@ def newer(name: str, found: int, known: int) -> DatabaseVersionError:
     return DatabaseVersionError(
         f"database {name} has schema version {found}, and this concertino supports version {known}: "
         "install a newer concertino, or use another schema; nothing was written"
+    )
+
+
+def outdated(name: str, found: int, needed: int) -> DatabaseVersionError:
+    """Return the error for a schema of an earlier version that the role may not migrate."""
+    return DatabaseVersionError(
+        f"database {name} has schema version {found}, this concertino needs version {needed}, and the role may not "
+        "migrate it: open the database once as the owner of its tables, then repeat the grants of docs/postgres.md"
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,13 @@ import psycopg
 from psycopg import sql
 
 from ...ids import token
-from .errors import foreign, newer
+from .errors import foreign, newer, outdated
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _LOCK = 0x434E4354
 """Key of the advisory lock ("CNCT") under which one process migrates while the others wait."""
+_TRIES = 50
+"""How often a migration is tried that deadlocks end."""
 
 
 @cache
@@ -27,11 +31,13 @@ def migrations() -> tuple[str, ...]:
 def migrate(connection: psycopg.Connection[Any], schema: str, name: str) -> None:
     """Bring the *schema* of the database *name* to the newest version. A process that was killed leaves whole versions.
 
-    Raises `DatabaseVersionError` if the schema is newer or of another program, and `psycopg.Error`.
+    Raises `DatabaseVersionError` if the schema is newer, of another program, or older and not to be
+    migrated by this role; and `psycopg.Error`.
     """
     if _version(connection, schema) == len(migrations()):
         return
     connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (_LOCK, schema))
+    version = None
     try:
         version = _version(connection, schema)
         if version is None:
@@ -42,11 +48,27 @@ def migrate(connection: psycopg.Connection[Any], schema: str, name: str) -> None
             raise newer(name, version, len(migrations()))
         for number, text in enumerate(migrations()[version:], version + 1):
             _apply(connection, schema, number, text)
+    except psycopg.errors.InsufficientPrivilege as error:
+        if not version:
+            raise
+        raise outdated(name, version, len(migrations())) from error
     finally:
         connection.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", (_LOCK, schema))
 
 
 def _apply(connection: psycopg.Connection[Any], schema: str, number: int, text: str) -> None:
+    for tries in range(1, _TRIES + 1):
+        try:
+            _apply_once(connection, schema, number, text)
+        except psycopg.errors.DeadlockDetected:  # processes at work lock the tables in other orders than a migration
+            if tries == _TRIES:
+                raise
+            time.sleep(min(0.01 * 2**tries, 1.0) * random.random())  # noqa: S311 - to meet other transactions
+        else:
+            return
+
+
+def _apply_once(connection: psycopg.Connection[Any], schema: str, number: int, text: str) -> None:
     with connection.transaction():
         if number == 1:
             connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))

@@ -51,15 +51,17 @@ def _append(write: Appending, sealer: Sealer | None) -> Call | None:
     form = _form(entry, write.rows, sealer)
     if form is None:
         return None
-    bound = {**write.bound, "scope_key": scope_key(entry.claim.scope.key).hex()}
+    form |= write.bound
+    form["scope_key"] = scope_key(entry.claim.scope.key).hex()
+    if write.state is None:
+        del form["state"]
     if entry.read is not None:
         form["read"] = entry.read
-    form.update((name, value) for name, value in bound.items() if value is not None)
 
     def head(found: list[Any]) -> Head:
         return Head(seq=entry.seq + 1, commands=found[0], stop=found[1])
 
-    return Call("SELECT append(%s::jsonb)", (_wire(form),), head)
+    return Call("SELECT append($1::jsonb)", (_wire(form),), head)
 
 
 def _begin(write: Beginning, sealer: Sealer | None) -> Call | None:
@@ -85,7 +87,7 @@ def _begin(write: Beginning, sealer: Sealer | None) -> Call | None:
     form |= {"root_id": start.root_id, "owner": claim.owner, "seconds": claim.seconds}
     form["process"] = process_of(claim.owner) if own else ""
     form["accounts"] = [key.hex() for _, key in write.accounts]
-    return Call("SELECT begin_run(%s::jsonb)", (_wire(form),), bool)
+    return Call("SELECT begin_run($1::jsonb)", (_wire(form),), bool)
 
 
 def _events(write: AddingEvents, sealer: Sealer | None) -> Call | None:
@@ -107,7 +109,7 @@ def _events(write: AddingEvents, sealer: Sealer | None) -> Call | None:
         "rows": [(row.run_id, row.entry, row.source, body) for row, body in rows],
         "token": _token(),
     }
-    return Call("SELECT add_events(%s::jsonb)", (_wire(form),), _nothing)
+    return Call("SELECT add_events($1::jsonb)", (_wire(form),), _nothing)
 
 
 def _nothing(_found: Any) -> None:
@@ -130,7 +132,7 @@ def _claim_due(write: ClaimingDue, _sealer: Sealer | None) -> Call:
         ]
 
     arguments = (write.owner, process_of(write.owner), write.seconds, write.limit, write.agents)
-    return Call("SELECT claim_due(%s, %s, %s, %s, %s)", arguments, claims)
+    return Call("SELECT claim_due($1, $2, $3, $4, $5)", arguments, claims)
 
 
 _CALLS: dict[type, Callable[[Any, Sealer | None], Call | None]] = {
@@ -143,9 +145,7 @@ _CALLS: dict[type, Callable[[Any, Sealer | None], Call | None]] = {
 
 def _form(entry: Entry, rows: EntryRows, sealer: Sealer | None) -> dict[str, Any] | None:
     """Return the argument of `write_entry`; None if it does not write all of *entry*."""
-    others = any(run_id != entry.run_id for run_id, _ in rows.usage)
-    others = others or (entry.end is not None and entry.end.reply is not None)
-    if entry.waits or rows.contents or any(put.contents for put in rows.operations) or others or _is_negative(entry):
+    if _is_unusual(entry, rows):
         return None
     rows = sealed_rows(rows, entry, sealer)
     form: dict[str, Any] = {"entry": rows.entry, "token": _token()}
@@ -169,6 +169,15 @@ def _form(entry: Entry, rows: EntryRows, sealer: Sealer | None) -> dict[str, Any
     if entry.settle or entry.reserve is not None:
         form |= _charges(entry)
     return form
+
+
+def _is_unusual(entry: Entry, rows: EntryRows) -> bool:
+    """Return whether an entry has what the function does not write."""
+    if entry.waits or rows.contents or (entry.end is not None and entry.end.reply is not None):
+        return True
+    if [run_id for run_id, _ in rows.usage if run_id != entry.run_id]:
+        return True
+    return bool([put.key for put in rows.operations if put.contents]) or _is_negative(entry)
 
 
 def _is_negative(entry: Entry) -> bool:

@@ -152,16 +152,16 @@ def steer_turn(connection: Session, scope: Scope, conversation_id: str, key: str
     run_id = str(head["current_id"])
     send(connection, scope, run_id, "steer", text)
     if key:
-        count = connection.execute("SELECT count(*) FROM turns WHERE conversation = ?", (conversation,)).fetchone()[0]
+        submit_key = hash_key(key)
         bound = {
             "conversation": conversation,
-            "run_id": f"{run_id}+{count}",
+            "run_id": f"{run_id}+{submit_key.hex()}",
             "run": None,
             "state": "steered",
             "parent": head["current"],
             "anchored": False,
             "first": False,
-            "submit_key": _key(key),
+            "submit_key": submit_key,
             "mode": "",
             "now": connection.now(),
         }

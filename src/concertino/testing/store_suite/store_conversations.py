@@ -117,6 +117,10 @@ async def test_a_steered_message_has_a_key_too(store: FullStore) -> None:
         await store.steer_turn(SCOPE, "c1", "k", "wait")
     assert exists.value.run_id == "r1"
     assert [command.text for command in await store.commands(SCOPE, "r1")] == ["wait"]
+    assert await store.queue_turn(SCOPE, "c1", queued("r2"))
+    assert await store.steer_turn(SCOPE, "c1", "l", "go on") == "r1"
+    assert await store.withdraw_turn(SCOPE, "c1", "r2")
+    assert await store.steer_turn(SCOPE, "c1", "m", "stop") == "r1"
     await tree.end()
     assert await shown(store) == ["r1"]
 
@@ -425,6 +429,7 @@ async def test_every_change_of_a_conversation_changes_its_mark(store: FullStore)
         return here
 
     assert await mark() is None
+    assert list(await store.conversation_marks(OPERATOR, [])) == []
     await opened(store)
     seen = [await mark()]
 

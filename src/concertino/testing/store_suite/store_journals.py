@@ -152,7 +152,7 @@ async def test_a_journal_comes_back_whole(store: FullStore) -> None:
     assert journal.texts == {"t0": "text 0\x00é", "t1": "text 1\x00é"}
     assert journal.run == await store.run(OPERATOR, "r1")
     assert journal.run.state == "suspended"
-    assert await store.load(OPERATOR, "nobody") is None
+    assert await store.load(OPERATOR, "r9") is None
 
 
 async def test_a_journal_is_read_from_its_last_snapshot(store: FullStore) -> None:
@@ -178,7 +178,7 @@ async def test_a_journal_is_read_from_its_last_snapshot(store: FullStore) -> Non
     assert await store.usage(OPERATOR, "r1", after=5) == (record(3),)
     assert not any(entry.usage for entry in found.entries)
     assert (found.run, found.texts) == (complete.run, {})
-    assert await store.load(OPERATOR, "nobody", from_snapshot=True) is None
+    assert await store.load(OPERATOR, "r9", from_snapshot=True) is None
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ BAD: dict[str, dict[str, Any]] = {
     "the wait of another run": {"messages": [whole("a")], "waits": [wait(run_id="r9")]},
     "an end of another kind": {"messages": [whole("a")], "end": end()},
     "no end": {"messages": [whole("a")], "kind": "ended"},
-    "an end that is none": {"kind": "ended", "end": end(status="suspended")},
+    "an end with another status": {"kind": "ended", "end": end(status="suspended")},
 }
 
 

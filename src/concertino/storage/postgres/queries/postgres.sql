@@ -173,3 +173,50 @@ FROM conversations AS c JOIN conversation_heads AS h ON h.conversation = c.numbe
 LEFT JOIN turns AS t ON t.number = h.current
 LEFT JOIN heads AS r ON r.run = t.run
 WHERE c.conversation_key = :conversation_key AND c.id = :id AND /*reached c*/;
+
+-- name: ready
+-- By agent: the work of others is not read.
+SELECT r.run_id, due.state, due.doubtful
+FROM json_each(
+    coalesce(:agents, (SELECT json_agg(DISTINCT h.agent)::text FROM heads AS h WHERE h.ready_at <= :now))
+) AS a, LATERAL (
+    SELECT h.run, h.ready_at, h.state, h.stop OR h.tries > 0 OR h.process = :process AND h.process <> '' AS doubtful
+    FROM heads AS h WHERE h.agent = a.value AND h.ready_at <= :now
+    ORDER BY h.ready_at, h.run LIMIT :limit
+) AS due
+JOIN runs AS r ON r.number = due.run
+ORDER BY due.ready_at, due.run
+LIMIT :limit;
+
+-- name: due_roots
+SELECT due.run AS number, r.run_id AS root_id, r.tenant, r.user_id, due.owner
+FROM json_each(
+    coalesce(:agents, (SELECT json_agg(DISTINCT h.agent)::text FROM heads AS h WHERE h.ready_at <= :now))
+) AS a, LATERAL (
+    SELECT h.run, h.ready_at, h.owner FROM heads AS h
+    WHERE h.agent = a.value AND h.ready_at <= :now
+        AND NOT h.stop AND h.tries = 0 AND (h.process <> :process OR h.process = '')
+    ORDER BY h.ready_at, h.run LIMIT :limit FOR UPDATE SKIP LOCKED
+) AS due
+JOIN runs AS r ON r.number = due.run
+ORDER BY due.ready_at, due.run
+LIMIT :limit;
+
+-- name: due_calls
+SELECT
+    w.key, r.run_id, top.run_id AS root_id, w.agent_path, w.call_id, w.tool, w.kind, w.arguments, w.arguments_hash,
+    w.who, w.note, w.opened, w.expires, w.target, w.task,
+    NULL AS token, NULL AS verdict, NULL AS content, NULL AS other_arguments, NULL AS by, NULL AS at,
+    due.scope_key, r.tenant, r.user_id
+FROM json_each(
+    coalesce(:targets, (SELECT json_agg(DISTINCT o.target)::text FROM operations AS o WHERE o.due_at <= :now))
+) AS t, LATERAL (
+    SELECT o.scope_key, o.key, o.run, o.waits_for, o.due_at FROM operations AS o
+    WHERE o.target = t.value AND o.due_at <= :now AND o.state = 'waiting'
+    ORDER BY o.due_at, o.key LIMIT :limit FOR UPDATE SKIP LOCKED
+) AS due
+JOIN waits AS w ON w.key = due.key AND w.kind = due.waits_for AND w.run = due.run
+JOIN runs AS r ON r.number = w.run
+JOIN runs AS top ON top.number = r.root
+ORDER BY due.due_at, w.number
+LIMIT :limit;
