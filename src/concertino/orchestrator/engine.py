@@ -72,6 +72,9 @@ class ToolOrchestrator:
     claimed: tuple[Claim, StoredJournal] | None = None
     """The claim on the tree of a run to resume, if the caller has made it, and the root's journal as read since."""
 
+    _left_open = False
+    """Whether the run has ended here, but not in its journal."""
+
     def __init__(  # noqa: PLR0913 - most are optional
         self,
         chat: Chat,
@@ -282,6 +285,8 @@ class ToolOrchestrator:
         assert self._result is not None
         if run.context.own_progress is not None:
             run.context.own_progress.end()
+        if self._left_open and run.recorder is not None:
+            run.recorder.leave()
         run.emit(RunEnded, self._result)
         if run.stream is not None and self._parent is None:
             run.stream.close()  # abandoned work may still emit events
@@ -433,8 +438,7 @@ class ToolOrchestrator:
             self._task.uncancel()
             self._cause = lost
             self._result = result_of(run, "failed", f"{type(lost).__name__}: {lost}")
-            if run.recorder is not None:
-                run.recorder.leave()
+            self._left_open = True
             return True  # another process continues it, and nothing more may be done here
         if self._resume and self._parent is None and not self._opened:
             return False  # it was not resumed, and stays as its journal records it
@@ -456,20 +460,19 @@ class ToolOrchestrator:
             await run.unread.read_within(run.tree.patience)
         before, self._result = self._result, result_of(run, status, error)
         stays_open = isinstance(self._cause, StorageError) or run.tree.parked or run.orphaned
-        ended = False
+        self._left_open = True
 
         async def end() -> None:
-            nonlocal ended
             try:
                 await run.tree.settle(run.id)
-                if ended := await run.journal.has_ended():
-                    self._result = before
+                if await run.journal.has_ended():
+                    self._result, self._left_open = before, False
                 elif not stays_open:
                     if self._resume:
                         await close_open_turn(run, error)
                         self._result = result_of(run, status, error)
                     await record_end(run, status, error)
-                    ended = True
+                    self._left_open = False
                 elif run.tree.lost is None and not run.orphaned:
                     await run.journal.append(UsageBooked(), run.state.step)
             except Exception as failure:  # noqa: BLE001 - the run's own failure is the one to report
@@ -481,8 +484,6 @@ class ToolOrchestrator:
         task = asyncio.create_task(end())
         run.tree.add_task(run.id, task)
         await asyncio.wait([task], timeout=run.tree.patience if status == "cancelled" else None)
-        if run.recorder is not None and not ended:
-            run.recorder.leave()
 
     async def run_below(self) -> RunResult:
         """Run as a sub-agent, in the task of the call that spawned it."""
