@@ -114,11 +114,50 @@ async def test_a_call_is_denied_with_a_reason_on_the_page_of_approvals(shop: Des
     other = await shop.open("/approvals")
     card = other.get_by_role("region", name="Allow refund?")
     await card.get_by_role("button", name="Deny").click()
-    await card.get_by_label("Reason, which the agent reads").fill("too late")
+    await card.get_by_label("Reason (optional; the agent reads it)").fill("too late")
     await card.get_by_role("button", name="Deny").click()
     await expect(card).to_have_count(0)
     await answered(page)
     await expect(answer(page)).to_contain_text("too late")
+
+
+async def test_enter_in_the_reason_denies(shop: Desk) -> None:
+    page = await shop.open()
+    await send(page, "refund")
+    card = page.get_by_role("region", name="Allow refund?")
+    await card.get_by_role("button", name="Deny").click()
+    await expect(card.get_by_role("button", name="Allow")).to_be_hidden()
+    await page.keyboard.press("Escape")
+    await expect(card.get_by_role("button", name="Allow")).to_be_visible()
+    await expect(card.get_by_role("button", name="Deny")).to_be_focused()
+    await page.keyboard.press("Enter")
+    await page.keyboard.type("too late")
+    await page.keyboard.press("Enter")
+    await answered(page)
+    await expect(answer(page)).to_contain_text("too late")
+    await expect(answer(page)).not_to_contain_text("120 euros for order")
+
+
+async def test_escape_leaves_a_dialog_or_a_form_and_not_the_answer(shop: Desk) -> None:
+    page = await shop.open()
+    await send(page, "slow")
+    await expect(page.get_by_text("The beginning of an answer.")).to_be_visible()
+    stopped: list[str] = []
+    page.on("request", lambda request: stopped.append(request.url) if request.url.endswith("/stop") else None)
+    await page.get_by_role("button", name="Rename chat").click()
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog")).to_have_count(0)
+    await page.get_by_label("While an answer is in progress").focus()
+    await page.keyboard.press("Escape")
+    shop.model.gate.set()
+    await answered(page)
+    await send(page, "refund")
+    await page.get_by_role("button", name="Edit arguments").click()
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("button", name="Edit arguments")).to_be_focused()
+    await page.get_by_role("button", name="Allow").click()
+    await answered(page, 2)
+    assert stopped == []
 
 
 async def test_agents_their_timeline_and_their_cost(shop: Desk) -> None:

@@ -14,7 +14,19 @@ export const actions = {
     edited.querySelector("textarea").focus();
     button.scrollIntoView({ block: "nearest" });
   },
+  "keep-open": (button) => setDenying(button.form, false),
 };
+
+const denying = (form) => !form.querySelector(".deny-reason").hidden;
+
+/** Asks for the reason of a denial, or no longer. Meanwhile, nothing in the form allows the call. */
+function setDenying(form, on) {
+  form.querySelector(".deny-reason").hidden = !on;
+  for (const each of form.querySelectorAll('[value="approve"], [data-action="edit-arguments"], .remember')) each.hidden = on;
+  form.querySelector('[data-action="keep-open"]').hidden = !on;
+  (on ? form.elements.reason : form.querySelector('[value="deny"]')).focus();
+  form.querySelector(".approval-actions").scrollIntoView({ block: "nearest" });
+}
 
 function edited(form) {
   const part = form.querySelector(".edit-arguments");
@@ -47,10 +59,8 @@ async function answer(card, form, decision) {
     if (changed !== undefined) body.arguments = changed;
     body.remember = form.elements.remember.value;
   } else {
-    const reason = form.querySelector(".deny-reason");
-    if (reason.hidden) {
-      reason.hidden = false;
-      form.elements.reason.focus();
+    if (!denying(form)) {
+      setDenying(form, true);
       return;
     }
     body.reason = form.elements.reason.value;
@@ -76,5 +86,16 @@ document.addEventListener("submit", (event) => {
   const form = event.target;
   if (!form.matches(".approval-form")) return;
   event.preventDefault();
-  once(form, () => answer(form.closest(".approval"), form, event.submitter?.value ?? "approve"));
+  // Enter in the field of the reason submits with the first button of the form, which is Allow.
+  const decision = denying(form) ? "deny" : (event.submitter?.value ?? "deny");
+  once(form, () => answer(form.closest(".approval"), form, decision));
+});
+
+document.addEventListener("keydown", (event) => {
+  const form = event.key === "Escape" && !event.isComposing && event.target.closest(".approval-form");
+  if (!form) return;
+  if (denying(form)) return setDenying(form, false);
+  const toggle = form.querySelector('[data-action="edit-arguments"][aria-expanded="true"]');
+  toggle?.click();
+  toggle?.focus();
 });

@@ -21,6 +21,8 @@ const uploads = chat ? new Uploads(composer, text) : null;
 let conversation = chat?.dataset.conversation ?? "";
 const scrolling = chat ? new Scrolling(scroll, turns) : null;
 const distant = chat ? new DistantTurns(turns, scroll, before, complain) : null;
+/** Where Escape leaves something else than the answer in progress. */
+const CLOSABLE = ".edit-form, .panel, .sidebar, .approval, dialog, select";
 let live = null;
 
 const path = (rest = "") => `/api/conversations/${encodeURIComponent(conversation)}${rest}`;
@@ -400,7 +402,8 @@ if (chat) {
     }
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && !event.target.closest(".edit-form, .panel, .sidebar")) stop().catch(complain);
+    const leaves = event.key === "Escape" && !event.isComposing && !document.body.matches(".sidebar-open");
+    if (leaves && !event.target.closest(CLOSABLE)) stop().catch(complain);
   });
   text.addEventListener("input", resize);
   document.addEventListener("change", (event) => {
