@@ -45,7 +45,7 @@ LONG = 120
 
 @pytest.mark.parametrize(
     "marks",
-    [(300, 700), pytest.param((200, 2_000, 20_000), marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])],
+    [(300, 700), pytest.param((200, 2_000, 5_000), marks=pytest.mark.slow)],
 )
 async def test_resuming_reads_as_much_late_as_early(tmp_path: Path, marks: tuple[int, ...]) -> None:
     async with await SqliteStore.open(tmp_path / "runs.db") as store:
