@@ -20,6 +20,8 @@ from .turn_view import TurnView
 
 _FRAME = 0.05
 """Seconds in which events are collected: a reader sees no difference."""
+_RUNS = 200
+"""Runs of a tree whose ends are looked up."""
 
 
 async def version_of(store: Store, conversation: Conversation) -> str:
@@ -68,7 +70,11 @@ class _LivePage:
                         turn_id, _, number = position.rpartition(":")
                         if not self._turns or self._turns[-1].view.turn_id != turn_id:
                             self._turns.append(_LiveTurn(self._site, self._base, turn_id))
-                        self._turns[-1].view.take(int(number), item)
+                        view = self._turns[-1].view
+                        view.take(int(number), item)
+                        if view.over and len(view.agents) > 1:
+                            runs = await store.runs(conversation.scope, root_id=turn_id, limit=_RUNS)
+                            view.settle({each.start.run_id: each.end.status for each in runs if each.end is not None})
                     self.news.set()
         except ConcertinoError:
             pass  # the browser connects again, and gets the error as an answer

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import field
 from typing import Any, Literal
 
-from ...events import CallWaiting, MediaDigest
+from ...events import CallWaiting, CustomEvent, MediaDigest, Notice, RunEvent, Steered
 from ...ids import digest
 from ...messages import Media
 from ...records import record
 from ...usage import UsageRecord, total
 from .markup import Citations, MarkdownBlocks
 
-AgentState = Literal["running", "suspended", "completed", "limited", "failed", "cancelled"]
-CallState = Literal["writing", "running", "waiting", "completed", "failed"]
+AgentState = Literal["running", "suspended", "completed", "limited", "failed", "cancelled", "ended"]
+CallState = Literal["writing", "running", "waiting", "completed", "failed", "ended"]
+"""`ended`: it is unknown how."""
 
 
 @record(frozen=False, eq=False)
@@ -136,3 +138,31 @@ class ChangedItems:
 def draft(item: TextItem | ReportItem) -> bool:
     """Return whether a text is not for the user as the answer."""
     return isinstance(item, TextItem) and (item.draft or item.kind == "reasoning")
+
+
+def line_of(event: RunEvent) -> tuple[Literal["notice", "steered", "note"], str] | None:
+    """Return the line that an event adds; None for an event of another kind."""
+    match event:
+        case Steered():
+            return "steered", event.text
+        case Notice():
+            return "notice", event.text
+        case CustomEvent():
+            text = _note(event)
+            return ("note", text) if text else None
+        case _:
+            return None
+
+
+def _note(event: CustomEvent) -> str:
+    """Describe a pass of a worker; "" for all other events."""
+    data: Any = event.data
+    with suppress(KeyError, TypeError):
+        match event.name:
+            case "worker.pass":
+                return f"Pass {data['number']} of {data['of']}"
+            case "worker.decision":
+                return "\n".join(f"{section}: {text}" for section, text in data["document"].items())
+            case "worker.escalated":
+                return f"Escalated to {data['model']}: {data['reason']}"
+    return ""

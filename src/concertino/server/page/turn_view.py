@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import suppress
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import Literal
 
 from ...events import (
     AttemptFailed,
     CallWaiting,
-    CustomEvent,
     Event,
-    Notice,
     RunEnded,
     RunEvent,
     RunProgress,
     RunStarted,
-    Steered,
     StepStarted,
     ToolDone,
     ToolFailed,
@@ -27,10 +23,21 @@ from ...events import (
     UsageRecorded,
 )
 from ...tools.builtin.research import SEARCH_TOOLS
-from ..protocols.log_pieces import LogPieces, Piece
+from ..protocols.log_pieces import NOT_FINISHED, LogPieces, Piece
 from ..protocols.values import sources_of
 from .markup import Citations, MarkdownBlocks, without_sources
-from .turn_items import AgentItem, CallItem, ChangedItems, LineItem, MediaItem, ReportItem, TextItem, draft
+from .turn_items import (
+    AgentItem,
+    AgentState,
+    CallItem,
+    ChangedItems,
+    LineItem,
+    MediaItem,
+    ReportItem,
+    TextItem,
+    draft,
+    line_of,
+)
 
 
 class TurnView(ChangedItems):
@@ -79,6 +86,17 @@ class TurnView(ChangedItems):
         """Show an answer that no event has."""
         self._text_piece(Piece(self.turn_id, "text", "answer", "end", text))
 
+    def settle(self, states: Mapping[str, AgentState]) -> None:
+        """Take the ends of sub-agents from the store: the data policy may erase their events before they are read."""
+        for agent in self.agents.values():
+            if agent.state == "ended":
+                agent.state = states.get(agent.run_id, "ended")
+        for call in self._calls.values():
+            if call.state == "ended" and call.agent is not None and call.agent.state in ("completed", "failed"):
+                call.state = "completed" if call.agent.state == "completed" else "failed"
+                self._touch(call.id)
+        self._touch("agents")
+
     # -- pieces --------------------------------------------------------------------------------------------------
 
     def _piece(self, piece: Piece) -> None:
@@ -107,17 +125,13 @@ class TurnView(ChangedItems):
             item.text += piece.text
         elif piece.phase == "end":
             item.text, item.ended = piece.text or item.text, True
-            if not draft(item):
-                self._finish(item)
+            if not draft(item):  # a report that a tool has handed in before is the same text
+                for report in [each for each in self.items.values() if isinstance(each, ReportItem)]:
+                    if report.whole.strip() == item.text.strip():
+                        self._drop(report.id)
+                item.text = without_sources(item.text, self.citations)
         self._touch(id)
         self._activity(piece.run_id, "writing" if piece.kind == "text" else "thinking")
-
-    def _finish(self, item: TextItem) -> None:
-        """Show the sources of a report as such. A report that a tool has handed in before is the same text."""
-        for report in [each for each in self.items.values() if isinstance(each, ReportItem)]:
-            if report.whole.strip() == item.text.strip():
-                self._drop(report.id)
-        item.text = without_sources(item.text, self.citations)
 
     def _call_piece(self, piece: Piece) -> None:
         key = (piece.run_id, piece.id)
@@ -158,7 +172,7 @@ class TurnView(ChangedItems):
                     self._touch("agents")
             case RunProgress():
                 self._activity(event.run_id, str(event.step.get("name", ""))[:200])
-            case _ if (line := _line_of(event)) is not None:
+            case _ if (line := line_of(event)) is not None:
                 self._line(event, *line)
 
     def _start(self, event: RunStarted) -> None:
@@ -191,8 +205,11 @@ class TurnView(ChangedItems):
             self.over = True
             for call in self._calls.values():
                 if call.state in ("writing", "running", "waiting"):
-                    call.state = "failed"
+                    call.state = "ended"
                     self._touch(call.id)
+            for below in self.agents.values():
+                if below.state in ("running", "suspended"):
+                    below.state, below.activity = "ended", ""
         self._touch("agents")
 
     def _call_event(
@@ -214,6 +231,8 @@ class TurnView(ChangedItems):
             case ToolDone():
                 call.state, call.content, call.media = "completed", event.content, event.media
                 self._sources(event)
+            case ToolFailed() if event.error == NOT_FINISHED:
+                call.state = "ended"
             case ToolFailed():
                 call.state, call.error = "failed", event.error
         self._touch(call.id)
@@ -265,31 +284,3 @@ def _results(content: str) -> Iterator[tuple[str, str, str]]:
     for each in results if isinstance(results, list) else ():
         if isinstance(each, dict) and all(isinstance(each.get(name), str) for name in ("id", "title", "location")):
             yield each["id"], each["title"], each["location"]
-
-
-def _line_of(event: RunEvent) -> tuple[Literal["notice", "steered", "note"], str] | None:
-    """Return the line that an event adds; None for an event of another kind."""
-    match event:
-        case Steered():
-            return "steered", event.text
-        case Notice():
-            return "notice", event.text
-        case CustomEvent():
-            text = _note(event)
-            return ("note", text) if text else None
-        case _:
-            return None
-
-
-def _note(event: CustomEvent) -> str:
-    """Describe a pass of a worker; "" for all other events."""
-    data: Any = event.data
-    with suppress(KeyError, TypeError):
-        match event.name:
-            case "worker.pass":
-                return f"Pass {data['number']} of {data['of']}"
-            case "worker.decision":
-                return "\n".join(f"{section}: {text}" for section, text in data["document"].items())
-            case "worker.escalated":
-                return f"Escalated to {data['model']}: {data['reason']}"
-    return ""
