@@ -38,7 +38,7 @@ soak: setup
 	$(BIN)/python -m tests.soak $(ARGS)
 
 serve: setup
-	$(BIN)/concertino serve
+	$(BIN)/concertino serve $(ARGS)
 
 check: setup lint types
 	$(PYTEST) tests/unit tests/rules --ignore tests/rules/test_benchmarks.py

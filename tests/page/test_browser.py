@@ -57,6 +57,7 @@ async def test_markdown_and_code_are_shown_and_copied(shop: Desk) -> None:
     await expect(answer(page).locator("table td").first).to_have_text("1")
     await answer(page).get_by_role("button", name="Copy", exact=True).click()
     await expect(answer(page).get_by_role("button", name="Copy", exact=True)).to_have_class(re.compile("done"))
+    await expect(page.get_by_role("status").filter(has_text="Copied.")).to_have_count(1)
     assert "def rows(path)" in await page.evaluate("navigator.clipboard.readText()")
     await page.get_by_role("button", name="Copy answer").click()
     await page.wait_for_function("navigator.clipboard.readText().then((text) => text.startsWith('Here is **how**'))")

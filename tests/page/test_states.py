@@ -125,3 +125,65 @@ async def test_an_address_that_does_not_exist_is_a_page(shop: Desk) -> None:
     await page.get_by_role("link", name="Start a new chat").click()
     await expect(page.get_by_role("heading", name="What would you like to know?")).to_be_visible()
     shop.problems[:] = [each for each in shop.problems if "404" not in each]
+
+
+async def test_texts_have_their_own_direction(shop: Desk) -> None:
+    page = await shop.open()
+    await send(page, "\u0645\u0631\u062d\u0628\u0627 \u0627\u0644\u0639\u0627\u0644\u0645")
+    await answered(page)
+    edges = """each => {
+        const range = document.createRange();
+        range.selectNodeContents(each);
+        const [text, box] = [range.getBoundingClientRect(), each.getBoundingClientRect()];
+        return [text.left - box.left, box.right - text.right];
+    }"""
+    title = page.locator("#conversations .conversation-title")
+    left, right = await title.evaluate(edges)
+    assert right < 1 < left, "it begins at the right"
+    left, right = await page.locator(".answer .prose p").evaluate(edges)
+    assert left < 1 < right, "an English text begins at the left"
+
+
+async def test_a_chosen_theme_is_there_before_the_page_is_drawn(shop: Desk) -> None:
+    page = await shop.open()
+    await page.get_by_role("button", name="Theme: system").click()
+    await page.get_by_role("button", name="Theme: light").click()
+    await page.route("**/app.js", lambda route: route.abort())
+    await page.goto(shop.address + "/usage")
+    await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    shop.problems[:] = [each for each in shop.problems if "ERR_FAILED" not in each]
+
+
+async def test_a_window_has_the_title_of_its_chat(shop: Desk) -> None:
+    page = await shop.open()
+    await send(page, "Where is my <b>order</b>?")
+    await expect(page).to_have_title("Where is my <b>order</b>? \u00b7 Desk")
+
+
+async def test_older_chats_are_listed_on_demand(shop: Desk) -> None:
+    page = await shop.open()
+    for number in range(45):
+        made = await (await page.request.post(f"{shop.address}/api/conversations", data={})).json()
+        await page.request.patch(f"{shop.address}/api/conversations/{made['id']}", data={"title": f"chat {number}"})
+    await page.reload()
+    chats = page.locator("#conversations a")
+    await expect(chats).to_have_count(40)
+    await page.get_by_role("button", name="Show older chats").press("Enter")
+    await expect(chats).to_have_count(45)
+    await expect(chats.nth(40)).to_be_focused()
+    await send(page, "hello")
+    await answered(page)
+    await expect(chats).to_have_count(46)
+
+
+async def test_enter_sends_an_edited_message(shop: Desk) -> None:
+    page = await shop.open()
+    await send(page, "first")
+    await answered(page)
+    await page.get_by_role("button", name="Edit message").click()
+    await page.get_by_label("Edited message").fill("second")
+    await page.keyboard.press("Shift+Enter")
+    await page.keyboard.type("line")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_text("2 of 2")).to_be_visible()
+    await expect(page.locator("article.turn .message")).to_have_text("second\nline")

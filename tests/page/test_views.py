@@ -187,6 +187,21 @@ async def test_the_list_of_chats_is_a_fragment(ann: Visitor) -> None:
     assert 'aria-current="page"' in await ann.page(f"/conversations?here={ann.conversation}")
 
 
+async def test_the_list_of_chats_grows_on_demand(ann: Visitor) -> None:
+    for number in range(41):
+        made = await ann.api("POST", "/api/conversations", json={})
+        await ann.api("PATCH", f"/api/conversations/{made['id']}", json={"title": f"chat {number}"})
+    html = await ann.page("/workers")
+    assert "chat 40" in html
+    assert "chat 0<" not in html
+    assert 'data-listed="80"' in html
+    html = await ann.page("/conversations?listed=80")
+    assert "chat 0<" in html
+    assert "data-listed" not in html
+    for wrong in ("", "0", "-1", "x", "99999"):
+        await ann.page(f"/conversations?listed={wrong}")
+
+
 async def test_branches_are_offered(ann: Visitor) -> None:
     turn = await ann.ask("hello")
     path = f"/api/conversations/{ann.conversation}/turns"
@@ -273,6 +288,7 @@ async def test_search_finds_turns(app: Starlette, ann: Visitor) -> None:
     html = await ann.page("/search?text=csv")
     assert "markdown about csv" in html
     assert "Here is how:" in html
+    assert 'value="csv"' in html
     assert "Nothing was found" in await ann.page("/search?text=zebra")
     assert "Nothing was found" in await ann.page("/search?text=")
 
@@ -296,7 +312,7 @@ async def test_nothing_of_another_user_is_shown(app: Starlette, ann: Visitor) ->
 async def test_assets_have_an_address_that_changes_with_them(ann: Visitor) -> None:
     html = await ann.page("/")
     scripts = re.findall(r'(?:src|href)="(/assets/\w+/[\w.]+)"', html)
-    assert len(scripts) == 4
+    assert len(scripts) == 5
     for address in scripts:
         answer = await ann.http.get(address)
         assert "immutable" in answer.headers["cache-control"]

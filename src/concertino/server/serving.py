@@ -107,7 +107,7 @@ def _bound(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise ConfigurationError(
-            f"the address {host}:{port} cannot be bound ({error.strerror}): choose another one"
+            f"the address {host}:{port} cannot be bound ({error.strerror}): choose another --port"
         ) from error
     listener.listen(2048)
     return listener

@@ -15,7 +15,7 @@ TAGS = {
     *("a", "blockquote", "br", "code", "del", "div", "em", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "s"),
     *("span", "strong", "sup", "table", "tbody", "td", "th", "thead", "tr", "ul"),
 }
-ATTRIBUTES = {"href", "target", "rel", "class", "title", "tabindex", "start", "data-language"}
+ATTRIBUTES = {"href", "target", "rel", "class", "dir", "title", "tabindex", "start", "data-language"}
 PIECES = [
     *("# ", "## ", "- ", "1. ", "> ", "```py\n", "~~~\n", "\n", "\n\n", "    ", "| a | b |\n| - | - |\n", "---\n"),
     *("**", "_", "`", "~~", "[x](", "](", "![", "<b>", "<script>", "javascript:", "https://a.example/", ")", "\\"),
@@ -101,6 +101,11 @@ def test_final_blocks_are_not_drawn_again() -> None:
 )
 def test_markdown(text: str, shown: str) -> None:
     assert shown in markdown_html(text, citations())
+
+
+def test_lists_quotations_and_tables_have_the_direction_of_their_text() -> None:
+    html = markdown_html("- a\n\n1. b\n\n> c\n\n| d |\n| - |\n| e |\n")
+    assert [each for each in ("ul", "ol", "blockquote", "table") if f'<{each} dir="auto">' not in html] == []
 
 
 def test_a_long_code_block_is_shown_without_colors() -> None:

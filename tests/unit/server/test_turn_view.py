@@ -39,12 +39,10 @@ def test_what_has_no_recorded_end_is_not_shown_as_failed_or_at_work() -> None:
     )
     assert _calls(view) == ["ended", "ended", "ended"]
     assert view.agents["s"].state == "ended"
-    assert view.unsettled
 
     view.settle({"r": "completed", "s": "completed"})
     assert _calls(view) == ["completed", "ended", "ended"]
     assert (view.agents["s"].state, view.agents["s"].activity) == ("completed", "")
-    assert not view.unsettled
 
 
 def test_the_store_tells_which_sub_agent_failed() -> None:

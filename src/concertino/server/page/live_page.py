@@ -72,7 +72,7 @@ class _LivePage:
                             self._turns.append(_LiveTurn(self._site, self._base, turn_id))
                         view = self._turns[-1].view
                         view.take(int(number), item)
-                        if view.unsettled:
+                        if view.over and len(view.agents) > 1:
                             runs = await store.runs(conversation.scope, root_id=turn_id, limit=_RUNS)
                             view.settle({each.start.run_id: each.end.status for each in runs if each.end is not None})
                     self.news.set()

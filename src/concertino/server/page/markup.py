@@ -31,14 +31,17 @@ _TAGS = {
 }
 _ATTRIBUTES = {
     "a": {"href", "target", "class", "title"},
+    "blockquote": {"dir"},
     "code": {"class"},
     "div": {"class", "tabindex"},
-    "ol": {"start"},
+    "ol": {"dir", "start"},
     "pre": {"tabindex", "data-language"},
     "span": {"class", "title"},
     "sup": {"class"},
+    "table": {"dir"},
     "td": {"class"},
     "th": {"class"},
+    "ul": {"dir"},
 }
 _CLEANER = nh3.Cleaner(tags=_TAGS, attributes=_ATTRIBUTES, url_schemes={"http", "https", "mailto"})
 _FORMATTER = HtmlFormatter(nowrap=True, classprefix="hl-")
@@ -186,7 +189,7 @@ def _link_open(tokens: Sequence[Token], index: int, *_: Any) -> str:
 
 
 def _table_open(*_: Any) -> str:
-    return '<div class="table" tabindex="0"><table>'
+    return '<div class="table" tabindex="0"><table dir="auto">'
 
 
 def _table_close(*_: Any) -> str:
@@ -197,6 +200,13 @@ def _heading(tokens: Sequence[Token], index: int, *_: Any) -> str:
     """Return a heading two levels lower: the page has the first two."""
     level = min(int(tokens[index].tag[1:]) + 2, 6)
     return f"<{'/' if tokens[index].nesting < 0 else ''}h{level}>"
+
+
+def _direct(state: Any) -> None:
+    """Let the text of a list or a quotation decide its direction; style sheets can do so for paragraphs only."""
+    for token in state.tokens:
+        if token.type in ("bullet_list_open", "ordered_list_open", "blockquote_open"):
+            token.attrSet("dir", "auto")
 
 
 def _citation(tokens: Sequence[Token], index: int, *_: Any) -> str:
@@ -240,6 +250,7 @@ def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     parser.validateLink = lambda url: bool(_SAFE_LINK.match(url))  # type: ignore[method-assign]
     parser.core.ruler.push("cite", _cite)
+    parser.core.ruler.push("direct", _direct)
     rules = {
         "fence": _fence,
         "code_block": _fence,

@@ -20,13 +20,15 @@ from ..error_form import FormedRoute, error_response
 from .live_page import page_frames, version_of
 from .month_usage import month_usage
 from .run_details import run_panel
-from .site import PageAgent, Site, frame_values
+from .site import LISTED, PageAgent, Site, frame_values
 from .turn_parts import TurnParts
 from .turn_view import TurnView
 from .worker_pages import goal_document, goal_of, worker_list, worker_of, worker_portal
 
 _TURNS = 12
 """Turns of one page of a conversation."""
+_MOST_LISTED = 1_280
+"""Conversations in the list that a reader can ask for."""
 _View = Callable[[Site, ApiCall], Awaitable[Response]]
 
 
@@ -120,8 +122,11 @@ async def _turn_list(site: Site, call: ApiCall) -> Response:
 
 
 async def _conversation_list(site: Site, call: ApiCall) -> Response:
-    here = call.request.query_params.get("here", "")
-    return site.fragment(call.request, "conversations.html", **await frame_values(call, title="", here=here))
+    query = call.request.query_params
+    asked = query.get("listed", "")[:4]
+    listed = min(max(int(asked), LISTED), _MOST_LISTED) if asked.isdecimal() else LISTED
+    frame = await frame_values(call, title="", here=query.get("here", ""), listed=listed)
+    return site.fragment(call.request, "conversations.html", **frame)
 
 
 async def _live(site: Site, call: ApiCall) -> Response:

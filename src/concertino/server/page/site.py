@@ -42,8 +42,9 @@ _POLICY = "; ".join(
 HEADERS = {"Content-Security-Policy": _POLICY, "Cross-Origin-Opener-Policy": "same-origin"}
 """Headers of a page: it runs its own scripts only, and loads nothing from elsewhere."""
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_LISTED = 40
-"""Conversations in the list."""
+LISTED = 40
+"""Conversations in the list, until the reader asks for more."""
+_STATES = {"suspended": "waiting", "cancelled": "stopped", "limited": "limit reached", "dead_letter": "given up"}
 _LONGEST_SHOWN = 20_000
 """Characters of a tool's result that the page shows."""
 
@@ -80,6 +81,7 @@ class Site:
             money=money,
             when=when,
             label=label,
+            state=state,
             pretty=pretty,
             cut=cut,
             plain=plain_text,
@@ -108,9 +110,7 @@ class Site:
         """Return an agent as the page presents it."""
         if name in self._stated:
             found = self._stated[name]
-            return PageAgent(
-                name=name, label=found.label or label(name), description=found.description, prompts=found.prompts
-            )
+            return PageAgent(name=name, label=self.label(name), description=found.description, prompts=found.prompts)
         for agent in runtime.agents:
             if agent.name == name and isinstance(agent, WorkerAgent):
                 texts = agent.definition
@@ -121,6 +121,11 @@ class Site:
                     prompts=tuple(texts.starter_prompts),
                 )
         return PageAgent(name=name, label=label(name))
+
+    def label(self, name: str) -> str:
+        """Return the name of an agent for people."""
+        found = self._stated.get(name)
+        return found.label if found is not None and found.label else label(name)
 
     def render(self, template: str, **values: Any) -> Markup:
         """Return a template as HTML."""
@@ -136,11 +141,15 @@ class Site:
         return self.page(request, template, **values)
 
 
-async def frame_values(call: ApiCall, *, title: str, here: str = "") -> dict[str, Any]:
+async def frame_values(call: ApiCall, *, title: str, here: str = "", listed: int = LISTED) -> dict[str, Any]:
     """Return the values of the frame around every page: its title, the list of chats, and the open approvals."""
-    listed = await call.runtime.conversations(call.scope, _LISTED)
-    waiting = await call.runtime.approvals(call.scope, 100)
-    return {"conversations": listed, "open_approvals": len(waiting), "title": title, "here": here}
+    return {
+        "conversations": await call.runtime.conversations(call.scope, listed),
+        "listed": listed,
+        "open_approvals": len(await call.runtime.approvals(call.scope, 100)),
+        "title": title,
+        "here": here,
+    }
 
 
 # -- filters -----------------------------------------------------------------------------------------------------------
@@ -170,6 +179,11 @@ def label(name: str) -> str:
     """Return a name of a program as words: `main_thread` is "Main thread"."""
     words = re.sub(r"[_\-\s]+", " ", name).strip()
     return words[:1].upper() + words[1:]
+
+
+def state(name: str) -> str:
+    """Return the state of a run in the reader's words."""
+    return _STATES.get(name, name)
 
 
 def pretty(text: str) -> str:

@@ -142,8 +142,9 @@ def status_of(view: TurnView) -> str:
     root = view.root
     if root is None:
         return "Starting"
-    if any(True for _ in view.waiting):
-        return "Waiting for your approval"
+    waits = [call.waits.kind for call in view.waiting if call.waits is not None]
+    if waits:
+        return "Waiting for your approval" if "approval" in waits else "Waiting for you"
     busy = [agent for agent in view.agents.values() if agent.state == "running" and agent is not root]
     if busy:
         return f"{len(busy)} {'agents' if len(busy) > 1 else 'agent'} at work"

@@ -86,11 +86,6 @@ class TurnView(ChangedItems):
         """Show an answer that no event has."""
         self._text_piece(Piece(self.turn_id, "text", "answer", "end", text))
 
-    @property
-    def unsettled(self) -> bool:
-        """True if the turn is over, and the ends of sub-agents are unknown."""
-        return any(agent.state == "ended" for agent in self.agents.values())
-
     def settle(self, states: Mapping[str, AgentState]) -> None:
         """Take the ends of sub-agents from the store: the data policy may erase their events before they are read."""
         for agent in self.agents.values():
@@ -130,17 +125,13 @@ class TurnView(ChangedItems):
             item.text += piece.text
         elif piece.phase == "end":
             item.text, item.ended = piece.text or item.text, True
-            if not draft(item):
-                self._finish(item)
+            if not draft(item):  # a report that a tool has handed in before is the same text
+                for report in [each for each in self.items.values() if isinstance(each, ReportItem)]:
+                    if report.whole.strip() == item.text.strip():
+                        self._drop(report.id)
+                item.text = without_sources(item.text, self.citations)
         self._touch(id)
         self._activity(piece.run_id, "writing" if piece.kind == "text" else "thinking")
-
-    def _finish(self, item: TextItem) -> None:
-        """Show the sources of a report as such. A report that a tool has handed in before is the same text."""
-        for report in [each for each in self.items.values() if isinstance(each, ReportItem)]:
-            if report.whole.strip() == item.text.strip():
-                self._drop(report.id)
-        item.text = without_sources(item.text, self.citations)
 
     def _call_piece(self, piece: Piece) -> None:
         key = (piece.run_id, piece.id)

@@ -1,5 +1,6 @@
 // The page: what all of its views share. The chat, the panel and the forms are modules of their own.
 
+import { actions as chats } from "./chats.js";
 import { copied, localize, once } from "./http.js";
 import { decorate } from "./decorate.js";
 import { actions as approvals } from "./approvals.js";
@@ -10,12 +11,11 @@ import { actions as goals } from "./goals.js";
 const themes = ["system", "light", "dark"];
 
 function setTheme(name) {
-  const found = themes.includes(name) ? name : "system";
-  if (found === "system") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = found;
-  document.getElementById("theme-name").textContent = found;
+  if (name === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = name;
+  document.getElementById("theme-name").textContent = name;
   try {
-    localStorage.setItem("theme", found);
+    localStorage.setItem("theme", name);
   } catch {
     // storage is off: the theme counts for this page
   }
@@ -29,13 +29,13 @@ function setSidebar(open) {
 }
 
 const own = {
-  theme: () => setTheme(themes[(themes.indexOf(document.documentElement.dataset.theme ?? "system") + 1) % 3]),
+  theme: () => setTheme(themes[(themes.indexOf(theme()) + 1) % 3]),
   "open-sidebar": () => setSidebar(true),
   "close-sidebar": () => setSidebar(false),
   "copy-code": (button) => copied(button, button.closest(".code").querySelector("code").textContent),
   "copy-message": (button) => copied(button, button.closest(".question").querySelector(".message").textContent),
 };
-const actions = { ...own, ...approvals, ...chat, ...panel, ...goals };
+const actions = { ...own, ...approvals, ...chat, ...panel, ...goals, ...chats };
 
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-action]");
@@ -49,12 +49,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && document.body.classList.contains("sidebar-open")) setSidebar(false);
 });
 
-let stored = null;
-try {
-  stored = localStorage.getItem("theme");
-} catch {
-  // as above
-}
-setTheme(stored);
+const theme = () => document.documentElement.dataset.theme ?? "system";
+document.getElementById("theme-name").textContent = theme();
 decorate(document);
 localize(document);

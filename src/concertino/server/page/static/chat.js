@@ -1,6 +1,6 @@
 // The chat: sending, stopping, editing, branches, and the list of turns.
 
-import { countApprovals } from "./approvals.js";
+import { drawChats } from "./chats.js";
 import { announce, api, base, complain, copied, fragment, inform, localize, once } from "./http.js";
 import { decorate } from "./decorate.js";
 import { ask } from "./dialog.js";
@@ -228,13 +228,10 @@ async function entitle(message) {
 function setTitle(title) {
   chat.dataset.title = title;
   document.getElementById("title").textContent = title;
+  document.title = `${title} · ${document.querySelector(".brand").textContent}`;
 }
 
-async function list() {
-  const found = await fragment(`/conversations?here=${encodeURIComponent(conversation)}`);
-  countApprovals(Number(found.querySelector("[data-open-approvals]").dataset.openApprovals));
-  document.getElementById("conversations").replaceChildren(found);
-}
+const list = () => drawChats(conversation);
 
 /** Makes the turns, and all that is drawn from them, as the server has them. */
 async function syncAll() {
@@ -285,6 +282,13 @@ function resize() {
   text.style.height = `${Math.min(text.scrollHeight, innerHeight * 0.4)}px`;
 }
 
+/** Returns whether a key press in a message sends it. Enter also ends the input of a character in some languages. */
+function sends(event) {
+  const found = event.key === "Enter" && !event.shiftKey && !event.isComposing;
+  if (found) event.preventDefault();
+  return found;
+}
+
 // -- actions on turns
 
 function edit(button) {
@@ -296,6 +300,7 @@ function edit(button) {
   const field = document.createElement("textarea");
   field.value = message.textContent;
   field.rows = 3;
+  field.dir = "auto";
   field.setAttribute("aria-label", "Edited message");
   const save = Object.assign(document.createElement("button"), { className: "primary", textContent: "Send" });
   const cancel = Object.assign(document.createElement("button"), { type: "button", textContent: "Cancel" });
@@ -313,6 +318,7 @@ function edit(button) {
   };
   cancel.addEventListener("click", close);
   form.addEventListener("keydown", (event) => event.key === "Escape" && close());
+  field.addEventListener("keydown", (event) => sends(event) && form.requestSubmit());
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     once(form, async () => {
@@ -395,12 +401,7 @@ if (chat) {
     event.preventDefault();
     take();
   });
-  text.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-      event.preventDefault();
-      composer.requestSubmit();
-    }
-  });
+  text.addEventListener("keydown", (event) => sends(event) && composer.requestSubmit());
   document.addEventListener("keydown", (event) => {
     const leaves = event.key === "Escape" && !event.isComposing && !document.body.matches(".sidebar-open");
     if (leaves && !event.target.closest(CLOSABLE)) stop().catch(complain);

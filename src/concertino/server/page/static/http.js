@@ -86,7 +86,9 @@ export function localize(root) {
 
 /** Puts a text on the clipboard, and confirms it on the button. */
 export async function copied(button, text) {
+  if (!navigator.clipboard) throw new Error("The browser lets pages copy over HTTPS only.");
   await navigator.clipboard.writeText(text);
+  announce("Copied.");
   button.classList.add("done");
   setTimeout(() => button.classList.remove("done"), 1500);
 }
