@@ -44,6 +44,7 @@ PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
 ODD_RESULTS = ("{", "[" * 10_000, "[1]", '{"results": 1}', '{"results": [1, {"id": "s0123456789"}]}')
+HALVES = json.dumps({"results": [{"id": "s0123456789", "title": "half \ud800", "location": "a"}]})
 _PICTURE = Media("image/png", data=base64.b64encode(PIXEL).decode(), name="<b>.png")
 HOSTILE = (
     '<script>document.title = "owned"</script><img src=x onerror="document.title=\'owned\'"> '
@@ -145,13 +146,15 @@ class DeskModel(ScriptedModel):
         if request.output_schema is not None:
             return self._decision(request)
         if isinstance(last, ToolMessage):
-            return f"Done: {last.content}"
+            return f"Done [s0123456789]: {last.content}" if last.content == HALVES else f"Done: {last.content}"
         made: Callable[[], Any] = {
             "visit": lambda: call("visit", address='https://login.example/x?a=1&b="<b>'),
             "trap": lambda: call("visit", address="javascript:alert(1)"),
             "refund": lambda: call("refund", order="A-17 <b>", euros=120),
             "research": lambda: [call("helper", query="What do threads cost?"), call("helper", query="And processes?")],
             "delegate": lambda: call("helper", query="slow"),
+            "unseen": lambda: call("refund", order="A-17\u202e71-B\ud800", euros=1),
+            "halves": lambda: call("web_search", results=HALVES),
             "noisy": lambda: call("noisy"),
             "hostile": lambda: HOSTILE,
             "markdown": lambda: Answer(text=MARKDOWN, reasoning="They want **code**."),

@@ -126,6 +126,21 @@ async def test_what_a_model_or_a_tool_writes_is_text(ann: Visitor) -> None:
         await ann.page(path)
 
 
+async def test_an_approval_shows_what_nobody_would_see(ann: Visitor) -> None:
+    await ann.ask("unseen")
+    html = await ann.page("/approvals")
+    assert "A-17\\u202e71-B" in html
+    assert "\u202e" not in html
+
+
+async def test_half_a_character_breaks_no_page(ann: Visitor) -> None:
+    await ann.ask("halves")
+    assert "half \ufffd" in await ann.page(ann.here)
+    await ann.ask("unseen")
+    for path in (ann.here, "/approvals"):
+        await ann.page(path)
+
+
 async def test_names_of_models_and_agents_are_text(ann: Visitor) -> None:
     turn = await ann.ask("research")
     html = await ann.page(f"/runs/{turn}/panel")

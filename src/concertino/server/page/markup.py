@@ -25,6 +25,7 @@ _CITATION = re.compile(rf" ?\[((?:{SOURCE_ID}|S\d+)(?:\s*[,;]\s*(?:{SOURCE_ID}|S
 _SOURCES_HEADING = re.compile(r"\n#+ *Sources *\n((?:\n|- \[S\d+\].*(?:\n|\Z))+)\Z")
 _LISTED_SOURCE = re.compile(r"- \[(S\d+)\] (.*) \u2014 (\S+)")
 _BLOCK_END = re.compile(r"</(?:p|h\d|li|td|th|pre)>")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _TAGS = {
     *("a", "blockquote", "br", "code", "del", "div", "em", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre"),
     *("s", "span", "strong", "sup", "table", "tbody", "td", "th", "thead", "tr", "ul"),
@@ -121,10 +122,15 @@ class MarkdownBlocks:
             self._closed += starts[begin[0]]
 
 
+def well_formed(text: str) -> str:
+    """Return the text with a replacement for each lone surrogate, which JSON can contain and UTF-8 cannot."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
 def plain_text(text: str) -> str:
     """Return the text of Markdown in one line, without its marks and citations."""
     html = _BLOCK_END.sub(" ", _PARSER.render(text, {"citations": Citations()}))
-    return " ".join(unescape(nh3.clean(html, tags=set())).split())
+    return " ".join(unescape(nh3.clean(well_formed(html), tags=set())).split())
 
 
 def without_sources(text: str, citations: Citations) -> str:
@@ -152,7 +158,8 @@ def _top_level(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def _rendered(tokens: Sequence[Token]) -> Markup:
-    return Markup(_CLEANER.clean(_PARSER.renderer.render(tokens, _PARSER.options, {})))  # noqa: S704 - just sanitized
+    html = well_formed(_PARSER.renderer.render(tokens, _PARSER.options, {}))
+    return Markup(_CLEANER.clean(html))  # noqa: S704 - just sanitized
 
 
 # -- the parser --------------------------------------------------------------------------------------------------------

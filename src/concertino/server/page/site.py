@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -21,7 +22,7 @@ from ...agents import WorkerAgent
 from ...records import record
 from ...runtime import Runtime
 from ..endpoint import ApiCall
-from .markup import markdown_html, plain_text
+from .markup import markdown_html, plain_text, well_formed
 
 _HERE = Path(__file__).parent
 _POLICY = "; ".join(
@@ -83,6 +84,7 @@ class Site:
             label=label,
             state=state,
             pretty=pretty,
+            exact=exact,
             cut=cut,
             plain=plain_text,
         )
@@ -129,7 +131,8 @@ class Site:
 
     def render(self, template: str, **values: Any) -> Markup:
         """Return a template as HTML."""
-        return Markup(self._templates.get_template(template).render(site=self, **values))  # noqa: S704 - autoescaped
+        html = self._templates.get_template(template).render(site=self, **values)
+        return Markup(well_formed(html))  # noqa: S704 - autoescaped
 
     def page(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
         """Return a whole page."""
@@ -192,6 +195,16 @@ def pretty(text: str) -> str:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
     except (ValueError, RecursionError):
         return text
+
+
+def exact(text: str) -> str:
+    """Return arguments with indentation, and with escapes for characters that nobody sees or that reorder others."""
+    shown = pretty(text)
+    return shown.translate({ord(each): json.dumps(each)[1:-1] for each in set(shown) if _is_unseen(each)})
+
+
+def _is_unseen(character: str) -> bool:
+    return character != "\n" and unicodedata.category(character) in ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
 
 
 def cut(text: str, most: int = _LONGEST_SHOWN) -> str:
