@@ -198,7 +198,7 @@ def pretty(text: str) -> str:
 
 
 def exact(text: str) -> str:
-    """Return arguments with indentation, and with escapes for characters that nobody sees or that reorder others."""
+    """Return arguments with indentation, and with escapes for characters that are invisible or reorder others."""
     shown = pretty(text)
     return shown.translate({ord(each): json.dumps(each)[1:-1] for each in set(shown) if _is_unseen(each)})
 
