@@ -30,6 +30,7 @@ FINDINGS = {
     ),
     "summaries that speak as the system": (
         "token_engine.test_sight::test_a_record_is_a_message_of_the_user_and_never_an_instruction",
+        "token_engine.test_sight::test_a_summary_cannot_end_its_record_or_begin_another_one",
     ),
     "small windows that are summarized again and again": (
         "token_engine.test_sight::test_each_summary_frees_a_share_of_a_small_window",
@@ -71,6 +72,7 @@ FINDINGS = {
     ),
     "settings that are taken although they are none": (
         "token_engine.test_sight::test_retention_refuses_what_it_cannot_use",
+        "token_engine.test_sight::test_a_style_refuses_what_it_cannot_use",
         "token_engine.test_sight::test_limits_within_refuses_what_is_no_number_of_tokens",
     ),
     "calls without their results": (

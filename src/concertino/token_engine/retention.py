@@ -30,8 +30,14 @@ class SummaryStyle:
     """Words that a summary should have at most."""
 
     def __post_init__(self) -> None:
-        if not self.sections or not all(isinstance(each, str) and each.strip() for each in self.sections):
-            raise ConfigurationError(f"SummaryStyle(sections={self.sections!r}): use headings")
+        sections: object = self.sections
+        listed = isinstance(sections, tuple | list) and bool(sections)
+        if not listed or not all(isinstance(each, str) and each.strip() for each in self.sections):
+            raise ConfigurationError(f"SummaryStyle(sections={sections!r:.80}): use a tuple of headings")
+        if not isinstance(self.instructions, str):
+            raise ConfigurationError(f"SummaryStyle(instructions={self.instructions!r:.80}): use text")
+        if self.model is not None and not (isinstance(self.model, str) and self.model):
+            raise ConfigurationError(f"SummaryStyle(model={self.model!r:.80}): use the id of a model, or None")
         check_whole("SummaryStyle", "words", self.words, 50)
 
 
@@ -62,3 +68,5 @@ class Retention:
         check_whole("Retention", "max_result_tokens", self.max_result_tokens)
         if not isinstance(self.summaries, bool):
             raise ConfigurationError(f"Retention(summaries={self.summaries!r}): use True or False")
+        if not isinstance(self.style, SummaryStyle):
+            raise ConfigurationError(f"Retention(style={self.style!r:.80}): use a SummaryStyle")
