@@ -19,6 +19,11 @@ FLAGS = [
 ]
 PATIENCE = 120_000
 """Milliseconds after which a state that a loaded machine has not reached counts as missing."""
+STAYS = """
+const timer = globalThis.setTimeout;
+globalThis.setTimeout = (work, time, ...rest) => [1500, 4000, 8000].includes(time) ? 0 : timer(work, time, ...rest);
+"""
+"""Keeps confirmations and messages, which the page shows for some seconds, until a loaded machine has seen them."""
 
 
 @pytest.fixture(scope="session")
@@ -57,6 +62,7 @@ class Desk:
         """Open a page in a browser of its own."""
         context = await self._chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
         context.set_default_timeout(PATIENCE)
+        await context.add_init_script(STAYS)
         page = await context.new_page()
         page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
         page.on("console", self._printed)

@@ -187,3 +187,28 @@ async def test_enter_sends_an_edited_message(shop: Desk) -> None:
     await page.keyboard.press("Enter")
     await expect(page.get_by_text("2 of 2")).to_be_visible()
     await expect(page.locator("article.turn .message")).to_have_text("second\nline")
+
+
+async def test_the_end_of_an_answer_is_announced_even_if_its_stream_opens_later(shop: Desk) -> None:
+    page = await shop.open()
+    announced = page.locator("#announce")
+    ended = asyncio.Event()
+
+    async def later(route: Any) -> None:
+        await ended.wait()
+        await route.continue_()
+
+    await page.route(re.compile("/c/[^/]+/turns"), later)
+    async with page.expect_response("**/api/conversations/*/turns") as taken:
+        await send(page, "hello")
+    response = await taken.value
+    await page.request.get(f"{response.url}/{(await response.json())['id']}/events")
+    ended.set()
+    await expect(announced).to_have_text("The answer is complete.")
+    await send(page, "fail")
+    await expect(announced).to_have_text("The answer failed.")
+    for text in ("refund", "refund"):
+        await send(page, text)
+        await expect(announced).to_have_text("Waiting for your approval")
+        await page.get_by_role("button", name="Allow").click()
+        await expect(announced).to_have_text("The answer is complete.")

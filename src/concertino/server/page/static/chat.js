@@ -64,9 +64,24 @@ async function sync() {
     });
   });
   settle();
+  announceEnds();
   busy();
   watch();
   scrolling.toEnd();
+}
+
+const awaited = new Set(); // the turns whose ends people who hear the page have not been told
+const ENDS = { completed: "The answer is complete.", limited: "The answer is complete.", failed: "The answer failed." };
+
+/** Tells people who hear the page which turns have ended, also those that have ended before their stream was open. */
+function announceEnds() {
+  for (const each of turns.querySelectorAll("[data-live]")) awaited.add(each.dataset.turn);
+  for (const id of awaited) {
+    const turn = document.getElementById(`turn-${id}`);
+    if (turn && ("live" in turn.dataset || turn.dataset.state === "queued")) continue;
+    awaited.delete(id);
+    if (turn && ENDS[turn.dataset.state]) announce(ENDS[turn.dataset.state]);
+  }
 }
 
 function kept(old, made) {
@@ -200,6 +215,7 @@ async function post(message, files, when_busy, shown) {
     if (fresh) await begin();
     const turn = await api("POST", path("/turns"), { text: message, files: ids, when_busy }, key());
     if (shown) shown.dataset.turn = turn.id;
+    awaited.add(turn.id);
     settle();
   } catch (error) {
     welcome(true);
@@ -322,7 +338,7 @@ function edit(button) {
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     once(form, async () => {
-      await api("POST", turnPath(turn, "edit"), { text: field.value, when_busy: "interrupt" }, key());
+      awaited.add((await api("POST", turnPath(turn, "edit"), { text: field.value, when_busy: "interrupt" }, key())).id);
       scrolling.begin();
       await changed();
     });
@@ -347,7 +363,7 @@ export const actions = chat
         await copied(button, turn.answer);
       },
       regenerate: async (button) => {
-        await api("POST", turnPath(button, "regenerate"), {}, key());
+        awaited.add((await api("POST", turnPath(button, "regenerate"), {}, key())).id);
         scrolling.begin();
         await changed();
       },

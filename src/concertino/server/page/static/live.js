@@ -64,10 +64,8 @@ export class Live {
     for (const id of frame.over ? own : []) drawn.delete(id);
     const line = turn.querySelector("[data-status]");
     if (line && line.textContent !== frame.status) line.textContent = frame.status;
-    if (frame.status !== this.said && (frame.over || frame.status.startsWith("Waiting"))) {
-      this.said = frame.status;
-      announce(frame.over ? "The answer is complete." : frame.status);
-    }
+    if (frame.status !== this.said && frame.status.startsWith("Waiting")) announce(frame.status);
+    this.said = frame.status;
     turn.classList.toggle("waits", frame.status.startsWith("Waiting"));
     if (frame.over) {
       this.shows.delete(frame.turn);
