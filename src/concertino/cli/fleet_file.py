@@ -21,7 +21,7 @@ from ..storage import Store
 from .options import Options
 
 _REMEDIES = {
-    "string_type": "use a text",
+    "string_type": "use a string",
     "list_type": "use a list",
     "dict_type": "use a table",
     "model_type": "use a table",

@@ -18,18 +18,18 @@ def preset(
     fixed: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Tool:
-    """Return *tool* with values of some parameters.
+    """Return a copy of *tool* that sets some of its parameters.
 
-    A parameter of *defaults* has that value in a call that leaves it out. A parameter of *fixed* always has its value:
-    the model does not see it, and a value that the model writes all the same is replaced. Hooks see the values of both.
-    They are part of a call that a process of another target runs, so they must be JSON there.
+    *defaults* apply where a call leaves the parameter out. *fixed* values always apply: the model does not see these
+    parameters, and what it writes for them is replaced. Hooks see the values of both. If the tool runs in a process of
+    another target, the values are part of the call, so they must be JSON.
 
-    *environment* names an environment variable for each of its parameters, which are texts. The value is read in the
-    process where the tool runs, each time it runs. Neither the model nor a hook sees it, and it is not stored. The call
-    fails if the variable is not set there.
+    *environment* maps string parameters to names of environment variables. The process that runs the tool reads them
+    each time. Neither the model nor hooks see the values, and they are not stored. The call fails if a variable is not
+    set.
 
-    Raises `ConfigurationError` for a parameter that the tool does not have, that is set twice, or that an environment
-    variable cannot be the value of.
+    Raises `ConfigurationError` for an unknown parameter, a parameter with two settings, and a parameter of
+    *environment* that is not a string.
     """
     defaults, fixed, environment = dict(defaults or {}), dict(fixed or {}), dict(environment or {})
     _check(tool, defaults, fixed, environment)
@@ -78,7 +78,8 @@ def _check(tool: Tool, defaults: dict[str, Any], fixed: dict[str, Any], environm
     for name in environment:
         if known[name].get("type") != "string":
             raise ConfigurationError(
-                f"preset: parameter {name!r} of tool {tool.name!r} must be a text for a variable: use fixed"
+                f"preset: parameter {name!r} of tool {tool.name!r} cannot come from an environment variable: "
+                "it is not a string; use fixed"
             )
 
 

@@ -132,7 +132,7 @@ async def test_the_tool_alone_sees_the_value_of_an_environment_variable(
     ("values", "problem"),
     [
         ({"environment": {"size": "SIZE"}}, "'fetch' has no parameter 'size'; it has: query, key, limit"),
-        ({"environment": {"limit": "LIMIT"}}, "parameter 'limit' of tool 'fetch' must be a text"),
+        ({"environment": {"limit": "LIMIT"}}, "parameter 'limit' of tool 'fetch' cannot come from"),
         ({"environment": {"key": "KEY"}, "fixed": {"key": "x"}}, "parameter 'key' of tool 'fetch' is set twice"),
     ],
 )

@@ -19,7 +19,7 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 _LOCK = 0x434E4354
 """Key of the advisory lock ("CNCT") under which one process migrates while the others wait."""
 _TRIES = 50
-"""How often a migration is tried that deadlocks end."""
+"""Attempts at a migration that ends in deadlocks."""
 
 
 @cache
@@ -31,8 +31,8 @@ def migrations() -> tuple[str, ...]:
 def migrate(connection: psycopg.Connection[Any], schema: str, name: str) -> None:
     """Bring the *schema* of the database *name* to the newest version. A process that was killed leaves whole versions.
 
-    Raises `DatabaseVersionError` if the schema is newer, of another program, or older and not to be
-    migrated by this role; and `psycopg.Error`.
+    Raises `DatabaseVersionError` if the schema is newer, of another program, or older while this role may not
+    migrate it; and `psycopg.Error`.
     """
     if _version(connection, schema) == len(migrations()):
         return
