@@ -23,8 +23,8 @@ def _is_unicode(text: str) -> bool:
 class Scope:
     """A tenant and a user: the owner of a run, and of everything stored for it.
 
-    The product makes it from its own session, never from a request's body or a model. As a reader, it reaches exactly
-    what belongs to it: a scope without a user reaches what belongs to no user of the tenant. Raises
+    Build it from the product's own session, never from a request's body or a model's output. As a reader, it reaches
+    exactly what belongs to it: a scope without a user reaches what belongs to no user of the tenant. Raises
     `ConfigurationError` if an id is not text.
     """
 
@@ -69,7 +69,7 @@ class TenantScope:
 
 @record
 class Operator:
-    """A reader that reaches everything: the command line, billing jobs, the watchdog. Never a request of a user."""
+    """A reader that reaches everything: for the command line, billing jobs and the watchdog, not for users."""
 
     by: str = ""
     """The person who acts, as answers and commands record it."""
@@ -85,4 +85,4 @@ class Operator:
 OPERATOR = Operator()
 """The operator without a name."""
 AnyScope = Scope | TenantScope | Operator
-"""A reader. Anything out of its reach is "not found", as an id that does not exist."""
+"""A reader. Anything out of its reach is "not found", like an unknown id."""

@@ -1,4 +1,4 @@
-"""`AgentConfig`: an agent is an object with one method per decision, and each method has a default."""
+"""`AgentConfig`: an agent as an object with one method per decision, each with a default."""
 
 from __future__ import annotations
 
@@ -51,14 +51,15 @@ _NO_MORE: dict[LimitReason, str] = {
 
 
 class AgentConfig(Generic[S]):
-    """An agent. Subclass it, name it, and override the decisions that differ.
+    """An agent: its settings, and one hook per decision. Subclass it, and override the hooks whose defaults do not fit.
 
-    `S` is the type of the agent's own state: a serializable object that `initialize_agent_state` creates for each run,
-    available to hooks as `run.agent_state`. All runs share the config, so it must not change.
+    `S` is the type of the agent's own state, which `initialize_agent_state` creates for each run and hooks read as
+    `run.agent_state`. All runs share the agent object, so it must not change.
 
     A hook that raises or returns a wrong type ends the run with a `HookError` that names the hook. Observers cannot
     fail a run. Raises `ConfigurationError` on construction if a hook is misspelt or has a wrong signature, or if two
-    parts of the class decide what only one can; parts that `__init__` sets are checked when the agent is used.
+    parts of the class define a hook that only one may define. Parts that `__init__` sets are checked when the agent is
+    used.
     """
 
     name: str = "agent"
@@ -74,24 +75,23 @@ class AgentConfig(Generic[S]):
     use_parallel_tools: bool = True
     """Whether the tool calls of one turn run concurrently."""
     enable_global_context_update: bool = True
-    """Whether this agent advances the content index. Sub-agents do not."""
+    """Whether the agent advances the content index, by which displays order content. Sub-agents do not."""
     start_tools_early: bool = False
     """Whether a call of a `read` tool starts as soon as its arguments are complete, while the model is still writing.
-    Ignored for an agent that overrides `interpret_response` or `process_tool_calls`, since they decide which calls
-    run."""
+    Ignored if the agent overrides `interpret_response` or `process_tool_calls`, because they decide which calls run."""
     audience: Audience = "answer"
-    """Intended readers of the text of the agent's turns, in its events. A sub-agent's text is a `draft` at most."""
+    """Intended readers of the text of the agent's turns. For a sub-agent, `answer` counts as `draft`."""
     output_type: Any = None
     """The type of the answer: a pydantic model, a dataclass, a TypedDict, a union or list of these (`Answer | str`
     allows plain text), or a JSON Schema as a dict. The result has the validated value as `output`. None: text."""
     turn_type: Any = None
-    """The type of the JSON that the model answers with in each turn, for an agent that reads it in `interpret_response`
-    and ends with another answer. It is sent as `output_type` is; the agent validates it."""
+    """The type of the model's JSON in each turn, for an agent that reads it in `interpret_response` and ends with
+    another answer. It is sent like `output_type`; the agent validates the JSON."""
     output_retries: int = 2
-    """How often the model is asked again, with the error, for an answer that does not match `output_type`. After that
-    the run fails."""
+    """How often the model is asked again, with the error, after an answer that does not match `output_type`. Then the
+    run fails."""
     is_workflow: bool = False
-    """Whether the agent does the steps of a workflow: observers and displays may show it differently."""
+    """Whether the agent runs the steps of a workflow, so that displays can show it differently."""
     allow_prompt_override: bool = False
     """Whether `Chat(system_prompt=...)` replaces the prompt."""
 
@@ -115,16 +115,16 @@ class AgentConfig(Generic[S]):
         return None  # type: ignore[return-value]  # an agent that declares a state overrides this
 
     def load_tools(self, run: RunContext[S]) -> Maybe[Sequence[Tool]]:
-        """Return tools of this run alone, such as those of its user. Default: none.
+        """Return tools for this run only, such as those of its user. Default: none.
 
-        Called when a run starts, and when a process resumes it. A tool whose name the run has already is ignored.
+        Called when a run starts, and when a process resumes it. A tool whose name the run already has is ignored.
         """
         return ()
 
     def build_system_prompt(self, run: RunContext[S], prompt: str) -> Maybe[str]:
         """Return the system prompt, once per run. Default: *prompt*, with the sections of parts, tools and user.
 
-        Every request begins with it. A provider's cache keeps it if it is the same in all turns of a conversation.
+        Every request begins with it, so keep it the same in all turns of a conversation: then providers can cache it.
         """
         return prompt
 
@@ -146,10 +146,10 @@ class AgentConfig(Generic[S]):
         return CONTINUE if run.state.has_tool_calls and run.state.iteration < run.limits.tool_calls else Finish()
 
     def answer_without_model(self, run: RunContext[S]) -> Maybe[Turn | None]:
-        """Return the turn of this step, which then asks no model; None to ask it. Default: None.
+        """Return the turn of this step without a model call; None to call the model. Default: None.
 
-        Its calls run as those of a model do: recorded first, authorized, within the limits, and they may wait for an
-        answer from outside. `interpret_response` and `process_tool_calls` are not asked about them.
+        Its calls are treated like a model's: recorded before they run, authorized, and within the limits, and they may
+        wait for an answer from outside. `interpret_response` and `process_tool_calls` are not called for them.
         """
         return None
 
@@ -166,15 +166,15 @@ class AgentConfig(Generic[S]):
         return request
 
     def review_answer(self, run: RunContext[S], message: AssistantMessage) -> Maybe[AssistantMessage | NextStep]:
-        """Return the model's answer as the conversation and the consumer get it, or decide what happens instead of it.
+        """Return the answer for the conversation and the consumer, or decide what happens instead.
 
-        With this hook, no piece of an answer is sent before it returns. Unchanged answers then arrive in
-        their pieces, changed ones as a whole, and refused ones never. Default: the answer as it is, streamed at once.
+        With this hook, no piece of an answer is sent before it returns. Unchanged answers then arrive in pieces,
+        changed ones as a whole, and refused ones never. Default: the answer as it is, streamed at once.
         """
         return message
 
     def interpret_response(self, run: RunContext[S], message: AssistantMessage) -> Maybe[Turn]:
-        """Interpret the model's answer. Default: the message's own tool calls are the calls to run."""
+        """Return the turn that the model's answer stands for. Default: its own tool calls are the calls to run."""
         return Turn(message, message.tool_calls)
 
     def process_tool_calls(self, run: RunContext[S], calls: Sequence[ToolCall]) -> Maybe[Sequence[ToolCall] | NextStep]:
@@ -190,8 +190,8 @@ class AgentConfig(Generic[S]):
     def on_limit(self, run: RunContext[S], reason: LimitReason) -> Maybe[NextStep]:
         """Decide what happens when a limit is reached. Default: one last step in which the model must answer.
 
-        Called once per run, at its first limit: after a `Continue` there is one last step. After a budget is reached,
-        that step is taken only if the rest of the budget covers it. A run that has no answer ends as `limited`.
+        Called once per run, at its first limit; a `Continue` takes one last step. At the limit of a budget, that step
+        is taken only if the rest of the budget covers it. A run without an answer ends as `limited`.
         """
         return Continue(prompt=f"{_NO_MORE[reason]} {_ANSWER_NOW}", tool_choice="none")
 
@@ -215,13 +215,13 @@ class AgentConfig(Generic[S]):
         return Allow()
 
     def handle_special_tools(self, run: RunContext[S], call: ToolCall, outcome: Outcome) -> Maybe[Special | None]:
-        """Return what a result changes beyond itself: its text, the tool choice, the conversation. Default: None."""
+        """Return what a result changes: the text for the model, the tool choice, the conversation. Default: None."""
         return None
 
     # -- after ---------------------------------------------------------------------------------------------------
 
     def calculate_usage(self, run: RunContext[S], record: UsageRecord) -> Maybe[UsageRecord]:
-        """Return the record to book; its id stays. Default: the record as the provider reported it."""
+        """Return the record to book, with the same id. Default: the record as the provider reported it."""
         return record
 
     def after_step(self, run: RunContext[S], outcome: NextStep) -> Maybe[NextStep]:
@@ -296,7 +296,7 @@ class Part:
         return super().__new__(cls)
 
     def on_stopped(self, scope: Scope, waits: Sequence[Wait]) -> None:
-        """Observe that a run of *scope* was stopped, and what it waited for: end what works for it elsewhere."""
+        """Observe that a run of *scope* was stopped while it had these *waits*; end work for it elsewhere."""
 
 
 def _check_arguments(cls: type, args: tuple[object, ...], settings: dict[str, object]) -> None:

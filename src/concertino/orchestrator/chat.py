@@ -30,24 +30,25 @@ class Attachment:
 
 @record
 class Chat:
-    """One request of a user. Only the message is required. Its repr shows ids and switches, and no content."""
+    """A request of a user. Only the message is required. Its repr shows ids and switches, but no content."""
 
     message: str = field(default="", repr=False)
     """The user's message."""
     model: Model | str | None = field(default=None, kw_only=True)
     """The model that answers, or its id, unless the agent chooses another one; None for `Resources.model`."""
     media: Sequence[Media] = field(default=(), repr=False, kw_only=True)
-    """Images, documents and recordings that belong to the message. The run fails if the model cannot take one."""
+    """Images, documents and recordings of the message. The run fails if the model does not accept one of them."""
     history: Sequence[Message] = field(default=(), repr=False, kw_only=True)
-    """The conversation so far: the `messages` of the results of earlier runs, one after another. A history that no
-    provider would accept is repaired, and a `Notice` reports how."""
+    """The conversation so far: the `RunResult.messages` of earlier runs, in order. A history that providers would
+    reject is repaired, and a `Notice` reports how."""
     context: ContextState | None = field(default=None, repr=False, kw_only=True)
-    """The last run's view of the history (`RunResult.context`), so that nothing is summarized twice; None to start
-    with all of it."""
+    """The last run's view of the history (`RunResult.context`), so that nothing is summarized twice; None to start with
+    the full history."""
     summary: str = field(default="", repr=False, kw_only=True)
     """A summary of the conversation before the history."""
     scope: Scope = field(default=Scope(), kw_only=True)
-    """The owner of the run. Fill it from the product's own session, never from a request's body or a model."""
+    """The owner of the run. Build it from the product's own session, never from a request's body or a model's
+    output."""
     conversation_id: str = field(default="", kw_only=True)
     system_prompt: str | None = field(default=None, repr=False, kw_only=True)
     """Replaces the prompt of an agent that allows it (`allow_prompt_override`)."""
@@ -58,28 +59,29 @@ class Chat:
     memories: Sequence[str] = field(default=(), repr=False, kw_only=True)
     """Facts about the user."""
     memory_enabled: bool = field(default=True, kw_only=True)
-    """The user's switch: False leaves `memories` out and takes the memory tools away."""
+    """The user's switch: False leaves `memories` out and removes the memory tools."""
     project_rules: str = field(default="", repr=False, kw_only=True)
     project_attachments: Sequence[Attachment] = field(default=(), repr=False, kw_only=True)
     """Files of the project, for all of its conversations. Unlike `attachments`, they do not force a search."""
     attachments: Sequence[Attachment] = field(default=(), repr=False, kw_only=True)
     send_tools: bool = field(default=True, kw_only=True)
-    """Whether the agent may call tools; the hook `should_send_tools` reads it. Sub-agents have tools all the same."""
+    """Whether the agent may call tools; the hook `should_send_tools` reads it. Sub-agents have tools in any case."""
     chatbot_id: str | None = field(default=None, kw_only=True)
     """The chatbot that the user talks to: its tool is forced first."""
     few_shot: Examples = field(default_factory=dict, repr=False, kw_only=True)
-    """Examples to begin with, for models that need them: by model id, by a pattern of ids (`openai:gpt-4*`), or by a
-    tuple of both. The id itself decides before the first key that matches it."""
+    """Example messages at the start of the conversation, for models that need them: by model id, by a pattern of ids
+    (`openai:gpt-4*`), or by a tuple of both. A key equal to the model's id wins over the first key that matches it."""
     budget: Budget | None = field(default=None, kw_only=True)
-    """What the run and its sub-agents may spend together; needs a store. Budgets of users and tenants are set in the
-    store (`Store.set_budget`)."""
+    """The budget of the run with its sub-agents; needs a store. `Store.set_budget` sets budgets of users and
+    tenants."""
 
     traceparent: str = field(default="", kw_only=True)
-    """The trace that the run belongs to, as the value of the W3C header `traceparent`. It is recorded, so that the
-    trace continues in other processes. Empty: that of the code that starts the run, if an observer knows it."""
+    """The trace of the run, as the value of the W3C header `traceparent`. It is recorded, so that the trace continues
+    in other processes. If empty, the run joins the trace of the code that starts it, if an observer knows that
+    trace."""
 
     turn: TurnStart | None = field(default=None, kw_only=True)
-    """The turn of its conversation that the run is; set by `Conversation.send`."""
+    """The turn of the conversation that the run answers; set by `Conversation.send`."""
 
     caller: Caller | None = field(default=None, repr=False, kw_only=True)
     """The call of another tree that the run works for; set by the process of a target that takes the call."""
@@ -103,7 +105,7 @@ class Chat:
         return ()
 
     def for_child(self, task: str, model: Model) -> Chat:
-        """Return the chat of a sub-agent: the same user, switches and model, without the conversation."""
+        """Return the chat of a sub-agent: the same user, switches and budget, without the conversation."""
         return Chat(
             task,
             model=model,

@@ -57,14 +57,14 @@ _DEFAULT = Resources()
 
 
 class ToolOrchestrator:
-    """Runs one agent once: `await run()`, or `async for event in stream()`.
+    """A run of an agent: `await run()`, or `async for event in stream()`, once.
 
-    *registry* contains the agent's tools; the default is the agent's own `tools`. *resources* contain the store and
-    everything else that runs share. *tool_call_limit* replaces the agent's own limit. *run_id* names the run; the
-    default is a new id. *observers* see every event.
+    *registry* has the agent's tools; the default is the agent's own `tools`. *resources* are the store and everything
+    else that runs share. *tool_call_limit* replaces the agent's own limit. *run_id* is the id of the run; the default
+    is a new one. *observers* see every event.
 
     With *resume*, the run *run_id* continues from its journal in the store, at the point where it stopped. *lease* is
-    the number of seconds after which another process may claim a run whose process is silent.
+    the number of seconds after which another process may claim the run if this process no longer renews its claim.
 
     Raises `ConfigurationError` if an argument has the wrong type or the message is empty.
     """
@@ -131,7 +131,7 @@ class ToolOrchestrator:
     async def run(self) -> RunResult:
         """Run to the end, or until only waits are left (status `suspended`), and return the result.
 
-        Raises `RunError`, which has the result so far, if the run fails, and what `stream` raises.
+        Raises `RunError`, with the result so far, if the run fails, and the errors of `stream`.
         """
         caller = asyncio.current_task()
         assert caller is not None
@@ -164,7 +164,7 @@ class ToolOrchestrator:
     async def stream(self) -> AsyncGenerator[RunEvent, None]:
         """Yield the run's events as they happen. The last one is `RunEnded`, also if the run fails.
 
-        Closing the generator or cancelling its consumer cancels the run; what it has so far is recorded. Use a
+        Closing the generator or cancelling its consumer cancels the run, and the work so far is recorded. Use a
         `Runtime` to keep a run independent of its consumers. Raises `RunStateError` or `StorageError` if the run cannot
         start or be resumed.
         """
@@ -189,7 +189,7 @@ class ToolOrchestrator:
         self._cancel(deadline, parked=False)
 
     def park(self) -> None:
-        """Leave the run as its journal records it, for any process to resume. Without a store this is `stop`."""
+        """Leave the run as its journal records it, so that any process can resume it. Without a store, stop the run."""
         self._cancel(STOP_DEADLINE, parked=self._resources.store is not None)
 
     def steer(self, message: str) -> None:

@@ -24,8 +24,8 @@ class Continue:
     tool_choice: ToolChoice | None = None
     """The tool choice of the next step only."""
     prompt: str = ""
-    """Text for the model that ends the next request, as a system message. It does not become part of the conversation:
-    later requests and later runs do not contain it."""
+    """Text for the model at the end of the next request, as a system message. It does not become part of the
+    conversation: later requests and later runs do not contain it."""
 
     def __post_init__(self) -> None:
         if self.messages:
@@ -102,10 +102,10 @@ class Turn:
     """The message for the conversation."""
     calls: tuple[ToolCall, ...]
     """The calls to run. The result of a call that is not in `message` becomes a user message instead of a tool message,
-    so that every provider accepts the conversation."""
+    so that all providers accept the conversation."""
     audience: Audience | None = None
-    """Intended readers of `message`; None for the agent's `audience`. A message that is not for the readers of its
-    pieces is sent to its own as a whole. An `internal` one is never the answer of the run."""
+    """Intended readers of `message`; None for the agent's `audience`. A message for other readers than its pieces is
+    sent to them as a whole. An `internal` one is never the answer of the run."""
 
 
 @record
@@ -122,17 +122,17 @@ class Deny:
 
 @record
 class Ask:
-    """The call needs a person's approval. The call waits, and the run suspends when nothing else is left to do.
+    """The call needs a person's approval. The call waits, and the run is suspended when it has nothing else to do.
 
     Needs a store.
     """
 
     who: tuple[str, ...] = ()
-    """Names of those who may answer, as the product uses them; empty for everyone the product admits."""
+    """Ids of the users who may answer; empty for every scope that reaches the run."""
     seconds: float | None = None
-    """Seconds until the call counts as denied; None for no deadline."""
+    """Seconds after which the call counts as denied; None for no deadline."""
     note: str = ""
-    """The reason for the question, for the approver."""
+    """The reason why the call needs an approval, for the approver."""
 
     def __post_init__(self) -> None:
         if not _are(str, self.who):
@@ -142,7 +142,7 @@ class Ask:
 
 @record
 class Special:
-    """Changes that a tool's result makes beyond itself."""
+    """Changes that a tool's result causes."""
 
     result: str | None = None
     """Text for the model in place of the result."""
@@ -152,8 +152,8 @@ class Special:
     """The conversation from now on. The current turn's message and results follow it."""
     withhold: bool = False
     """Whether the original result, with its media, is not kept: the model cannot recall it, and no message has it.
-    Consumers and observers have seen it in a `ToolDone` event before. A second one has the `result`, and the log of a
-    `Runtime` loses the first. Needs a `result`."""
+    Consumers and observers have already seen it in a `ToolDone` event. A second one has the `result`, and the log of a
+    `Runtime` removes the first. Needs a `result`."""
 
     def __post_init__(self) -> None:
         if self.result is not None and not isinstance(self.result, str):

@@ -37,10 +37,10 @@ _LONGEST_ANSWER = 32_000
 
 @record(kw_only=True)
 class Limits:
-    """The limits of a run, and of its tree. Raises `ConfigurationError` if one of them is too small to work with.
+    """The limits of a run and of its tree. Raises `ConfigurationError` if one of them is too small to be useful.
 
-    A run that reaches a limit asks its agent (`on_limit`) and may take one last step. Limits of the tree count the run
-    and all its sub-agents together; those of the root run apply.
+    At a limit, the hook `on_limit` decides, and the run may take one last step. Limits of the tree count the run with
+    all its sub-agents; those of the root run apply.
     """
 
     context: int = 128_000
@@ -58,21 +58,21 @@ class Limits:
     hook_seconds: float = 300.0
     """Seconds that one call of a hook may wait. A hook that blocks its thread cannot be interrupted."""
     model_calls: int | None = None
-    """Of the tree: attempts at a model; None for 500, or twice `tool_calls` if that is more."""
+    """Attempts at a model in the tree; None for 500, or twice `tool_calls` if that is more."""
     all_tool_calls: int | None = None
-    """Of the tree: all tool calls, whether or not they count as iterations; None for 1,000, or twice `tool_calls` if
+    """All tool calls in the tree, whether or not they count as iterations; None for 1,000, or twice `tool_calls` if
     that is more."""
     depth: int = 5
     """Levels of sub-agents below the root."""
     seconds: float = 3_600.0
-    """Of the tree: seconds of work, over all processes and without the time that a suspended run waits."""
+    """Seconds of work in the tree, in all processes, without the time that a suspended run waits."""
     received: int = 50_000_000
-    """Of the tree: characters of all answers."""
+    """Characters of all answers in the tree."""
     tokens: int | None = None
-    """Of the tree: tokens after which no further step begins; None for no limit. Needs no store, and reserves nothing:
-    use a `Budget` for an amount that is never exceeded."""
+    """Tokens of the tree after which no further step begins; None for no limit. Needs no store. Nothing is reserved, so
+    the last step may exceed the limit; a `Budget` is never exceeded."""
     cost: Decimal | None = None
-    """Of the tree: US dollars, as `tokens`."""
+    """US dollars of the tree, limited like `tokens`."""
 
     def __post_init__(self) -> None:
         for name in _WHOLE:
@@ -128,16 +128,16 @@ class HasLimits(Protocol):
 
 
 class LimitsFunction(Protocol):
-    """Returns the limits of a run. `Resources(limits=...)` replaces it, to make them depend on the scope."""
+    """A function that returns the limits of a run. Set `Resources(limits=...)` to make them depend on the scope."""
 
     def __call__(self, scope: Scope, model: Model, agent: HasLimits) -> Limits:
         """Return the limits of a run of *agent* with *model* for *scope*."""
 
 
 def default_limits(scope: Scope, model: Model, agent: HasLimits) -> Limits:  # noqa: ARG001 - the port's signature
-    """Return the model's own context window and the agent's limit, for every user.
+    """Return limits with the model's context window and the agent's tool call limit, for every user.
 
-    The context window is the model's attribute `context_window`, or the catalog's entry.
+    The context window is the model's attribute `context_window`, or that of the catalog.
     """
     context = getattr(model, "context_window", None)
     output = 4_096
@@ -155,9 +155,9 @@ def _limits(context: int, output: int, tool_calls: int) -> Limits:
 
 
 def limits_within(context: int | None) -> LimitsFunction:
-    """Return the default limits with at most *context* tokens per request, answer included; None for no such cap.
+    """Cap the default limits at *context* tokens per request, answer included; None for no cap.
 
-    Raises `ConfigurationError` if *context* is anything else.
+    Use the returned function as `Resources(limits=...)`. Raises `ConfigurationError` if *context* is anything else.
     """
     check_whole("limits_within", "context", context, optional=True)
 
@@ -181,32 +181,33 @@ class KeptConversation:
 
 @record(kw_only=True)
 class Resources:
-    """The resources that runs use. A product shares one object between runs, or makes one per tenant."""
+    """The resources of runs. A product shares one object between runs, or creates one per tenant."""
 
     model: Model | None = None
-    """The model of chats that name none."""
+    """The model for chats that name no model."""
     models: Callable[[str], Model] | None = None
-    """Opens a model by its id, once per id: for chats and agents that name one, and for `fallback`. Its provider closes
-    what it opens; `concertino.wiring.Models` does both."""
+    """Opens a model by its id, once per id: for chats and agents that name a model, and for `fallback`. Who supplies
+    the function closes the models; `concertino.wiring.Models` does both."""
     store: Store | None = None
-    """Where runs are recorded; None for nowhere."""
+    """The store that records runs; None to record nothing."""
     retry: Retry = Retry()
     """How often a failed model call is repeated."""
     fallback: Sequence[str] = ()
     """Ids of models to call, in this order, after the chosen model has failed."""
     rate_limits: Mapping[str, RateLimit] = field(default_factory=dict)
-    """By provider: the requests and tokens per minute that its key allows. Share one object between all runs."""
+    """The requests and tokens per minute that a key allows, by provider. Share one object between all runs."""
     allowed_tools: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """By agent: the names of the tools that its runs get. An agent that is not named gets all of its own."""
+    """The names of the tools that the runs of an agent get, by agent. An agent that is not listed gets all its
+    tools."""
     deps: Any = field(default=None, repr=False)
-    """The product's own object, for its tools."""
+    """The product's own object for its tools (`ToolContext.deps`)."""
     limits: LimitsFunction = default_limits
     counter: TokenCounter = field(default_factory=EstimatingCounter)
     retention: Retention = Retention()
     """How much of a conversation stays unchanged while it grows."""
     price: Callable[[str, str, Tokens, Receipt | None], tuple[Decimal | None, str]] = price
-    """Returns the cost of an attempt in US dollars, None if unknown, and the version of the price list. Its receipt is
-    None if the provider reported nothing; that of a reservation has only the service tier."""
+    """Returns the cost of an attempt in US dollars, or None if it is unknown, and the version of the price list. The
+    receipt is None if the provider reported nothing; for a reservation, it has only the service tier."""
     # Not `init`: resources that `dataclasses.replace` makes are other ones, and must not share opened models.
     _opened: dict[str, Model | None] = field(init=False, default_factory=dict, repr=False, compare=False)
     _kept: OrderedDict[int, KeptConversation] = field(
@@ -216,9 +217,9 @@ class Resources:
     def within(
         self, store: Store, rate_limits: Mapping[str, RateLimit], allowed_tools: Mapping[str, Collection[str]]
     ) -> Resources:
-        """Return these resources with *store*, and with the others for providers and agents that have none here.
+        """Return these resources with *store*, and with these limits and tools where they have none.
 
-        Both share the models that they open and the conversations they keep.
+        Both objects share the opened models and the kept conversations.
         """
         found = replace(
             self,

@@ -72,7 +72,7 @@ class RunWork(Protocol):
 
 
 class RunContext(Work, Generic[S]):
-    """One run of one agent. Hooks read from it; they return what they decide."""
+    """A run of an agent, as its hooks see it. Hooks read from it, and return their decisions."""
 
     __slots__ = (
         "_emit",
@@ -130,7 +130,7 @@ class RunContext(Work, Generic[S]):
 
     @property
     def progress(self) -> Progress:
-        """Progress steps of the agent itself, which the user sees; see `ToolContext.progress`."""
+        """Progress steps of the agent, which the user sees; see `ToolContext.progress`."""
         if self.own_progress is None:
             emit = self._emit
             self.own_progress = Progress(lambda step: emit(RunProgress, step))
@@ -138,7 +138,7 @@ class RunContext(Work, Generic[S]):
 
     @property
     def usage(self) -> tuple[UsageRecord, ...]:
-        """One record per attempt of the run and its sub-agents so far, over all processes that worked on it."""
+        """Usage records of all attempts of the run and its sub-agents so far, in all processes."""
         return self._ledger.records(self.path)
 
     def emit(self, name: str, data: Any = None) -> None:

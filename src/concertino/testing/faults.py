@@ -22,10 +22,10 @@ At = Callable[[str, int], Awaitable[None] | None]
 
 
 class Points:
-    """The points that were passed. Share one object between all wrappers of a process, so that it counts all points::
+    """The points that were passed. Share one object between all wrappers of a process, so that it counts all points.
 
-        points = Points(lambda name, number: os.kill(os.getpid(), signal.SIGKILL) if number == 7 else None)
-        runtime = Runtime(agents, Resources(store=FaultyStore(store, points), model=FaultyModel(model, points)))
+    points = Points(lambda name, number: os.kill(os.getpid(), signal.SIGKILL) if number == 7 else None)
+    runtime = Runtime(agents, Resources(store=FaultyStore(store, points), model=FaultyModel(model, points)))
     """
 
     def __init__(self, at: At) -> None:

@@ -37,27 +37,28 @@ DEFAULT_MAX_BYTES = 16_000_000
 
 @record
 class ToolResult:
-    """A result with more than content. Any other return value of a tool is its content."""
+    """A result with more than its content. Any other return value of a tool is the content of its result."""
 
     content: Any
     """Result for the model: text as it is, other values as JSON."""
     data: Any = None
-    """Structured result for the product: in the `ToolDone` event and in the run's result, never sent to the model."""
+    """Structured result for the product, in the `ToolDone` event and in the run's result. It is never sent to the
+    model."""
     summary: str | None = None
     """Replacement for the content once it has left the view, and in the stored history of a `once` result."""
     media: tuple[Media, ...] = ()
     """Images and documents for the model, next to the content."""
     stored: bool = True
     """False for a result that must not be kept: the model reads it in this run, and the run can be resumed with it. No
-    observer sees it, and when the run has ended the store and `RunResult.data` do not have it. What the tool has
-    streamed is not covered."""
+    observer sees it, and after the run, the store and `RunResult.data` do not have it. This does not apply to text that
+    the tool has streamed."""
 
 
 @record
 class Pending:
     """The return value of a tool whose result arrives from outside.
 
-    The call waits for an answer under its key (`ToolContext.key`), and the run is suspended once it has nothing else to
+    The call waits for an answer under its key (`ToolContext.key`), and the run is suspended when it has nothing else to
     do. Only a tool that declares `remote=True` may return it.
     """
 
@@ -66,9 +67,9 @@ class Pending:
     note: str = ""
     """Description of what the call waits for, shown to people."""
     target: str = ""
-    """The target of a fleet that does the work. Empty: the product answers with `Runtime.resolve`."""
+    """The target of a fleet that does the work; empty if the product answers with `Runtime.resolve`."""
     task: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """For a target: the work, as JSON."""
+    """The work for the target, as JSON."""
 
     def __post_init__(self) -> None:
         check_amount("Pending", "seconds", self.seconds, "seconds above 0", optional=True)
@@ -98,7 +99,7 @@ class Tool(ABC):
     selection_rule: str = ""
     """When to choose this tool; part of the system prompt."""
     counts_as_iteration: bool = True
-    """True if a call counts against the agent's limit of tool calls."""
+    """Whether a call counts against the agent's limit of tool calls."""
     timeout: float | None = DEFAULT_TIMEOUT
     """Time limit in seconds; None: no limit."""
     retain: Retain = "window"
@@ -109,21 +110,21 @@ class Tool(ABC):
     """Largest result in bytes, before its tokens are counted or anything is stored. The middle of a longer text is left
     out; larger structured data (`ToolResult.data`) is dropped, with a `Notice`."""
     effect: Effect = "once"
-    """Effect of a second run. The default is the safe one: declare `read` or `idempotent` where it is true."""
+    """Effect of a second run. The default is the safe one; declare `read` or `idempotent` where it applies."""
     remote: bool = False
-    """True if the tool may return `Pending`: its result arrives from outside, possibly before the tool returns."""
+    """Whether the tool may return `Pending`: its result arrives from outside, possibly before the tool returns."""
     target: str = ""
-    """The target of a fleet whose processes run the call; each has the tool in `Runtime([...])`. Empty: the process of
-    the run. The run is suspended meanwhile, so it needs a store. `timeout` limits the time from the call to its result,
-    the wait for a free process included, and again the time that the tool runs."""
+    """The target of a fleet whose processes run the call; empty for the process of the run. The processes have the tool
+    in `Runtime([...])`. The run is suspended meanwhile, so it needs a store. `timeout` limits the time from the call to
+    its result, including the wait for a free process, and also the time that the tool runs."""
     interruptible: bool = True
-    """True if cancelling the call ends its work; false for a function that runs in a thread."""
+    """Whether cancelling the call ends its work; False for a function that runs in a thread."""
     shown: bool = False
-    """True if the user sees the result itself, so that the model must not repeat it."""
+    """Whether the user sees the result itself, so that the model must not repeat it."""
     exclusive: bool = False
-    """True if a call runs alone: after the turn's calls before it have ended, and before those after it begin."""
+    """Whether a call runs alone: after the turn's calls before it have ended, and before those after it begin."""
     background: bool = False
-    """True if a call returns a handle at once, and its result follows in a message. For `idempotent` tools whose
+    """Whether a call returns a handle at once, and its result follows in a message. For `idempotent` tools whose
     validated arguments are JSON values; the run does not end before the result is delivered. `timeout` does not apply.
     A call outside a turn (`Work.call`) waits for the result."""
 
@@ -134,8 +135,8 @@ class Tool(ABC):
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any] | Awaitable[dict[str, Any]]:
         """Return the arguments in the form that `execute` takes, or an awaitable of them.
 
-        Checks that can be expensive are made in a worker process with a limit of time and memory. Raises
-        `ToolArgumentsError`, naming the argument, if they do not match the schema.
+        Expensive checks run in a worker process with limits of time and memory. Raises `ToolArgumentsError`, naming the
+        argument, if they do not match the schema.
         """
         return self.schema.validate(arguments)
 
@@ -145,10 +146,10 @@ class Tool(ABC):
 
     @abstractmethod
     def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
-        """Do the work; return a value, an awaitable of one, or an async iterator.
+        """Execute the call; return a value, an awaitable of one, or an async iterator.
 
         The items of an iterator are streamed as they arrive, and the last one is the result. Raise `ToolError` to
-        choose the error text that the model reads; for any other exception it reads the type and the text. The run
+        choose the error text for the model; of any other exception, the model reads the type and the text. The run
         continues in both cases.
         """
 
@@ -250,8 +251,8 @@ class Work(ABC):
     """Work outside the conversation: questions to a model and calls of the run's tools, for hooks and tools.
 
     Each question and each call is an operation: recorded, budgeted, retried and rate-limited like those of a turn, and
-    booked however it ends. A hook or a tool that runs again after a crash gets the recorded answers and results of the
-    same questions and calls, and asks only the others.
+    booked however it ends. If a hook or a tool runs again after a crash, the same questions and calls return their
+    recorded answers and results.
     """
 
     __slots__ = ()
@@ -277,8 +278,8 @@ class Work(ABC):
         """Ask a model, without tools, and return its text.
 
         *prompt* is the question, or the messages of a conversation that ends with it. With *output_type* (a pydantic
-        model, dataclass, TypedDict, union, list or JSON Schema) the validated value is returned; an invalid answer is
-        asked for again twice, with the error. `AskSettings` describes the *settings*.
+        model, dataclass, TypedDict, union, list or JSON Schema), return the validated value; after an invalid answer,
+        the model is asked again up to twice, with the error. `AskSettings` describes the *settings*.
 
         Raises `BudgetError`; `ProviderError` if no model answered, `ProviderTimeoutError` after *seconds*; and
         `InvalidOutputError` if the last answer is invalid.
@@ -289,12 +290,13 @@ class Work(ABC):
     async def call(self, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
         """Call a tool of the run as a turn would, and return its result.
 
-        The arguments are validated, `authorize_tool_call` is asked, and the effect, the time limit and the events are
+        The arguments are validated, `authorize_tool_call` decides, and the effect, the time limit and the events are
         the tool's own. A `once` call that a crash interrupted does not run again. The content of the result is the
         whole text for the model.
 
-        Raises `ToolError` with the text that the model would read if the call fails or is denied. A call outside a turn
-        cannot wait for an answer from outside, so a call that needs an approval is refused, and so is a remote tool.
+        Raises `ToolError`, with the text that the model would read, if the call fails or is denied. Outside a turn, a
+        call cannot wait for an answer from outside, so calls that need an approval and calls of remote tools are
+        refused.
         """
 
     @abstractmethod
@@ -321,7 +323,7 @@ class ToolContext(Work):
     progress: Progress
     """Progress steps of this call."""
     durable: bool
-    """True if the run has a store, so that a call may wait for a result from outside."""
+    """Whether the run has a store, so that a call may wait for a result from outside."""
 
     @abstractmethod
     async def spawn(
@@ -334,35 +336,35 @@ class ToolContext(Work):
     ) -> RunResult:
         """Run a sub-agent on *task* and return its result.
 
-        *agent* is an `AgentConfig`; *tools*, a registry or a list of tools, replaces its own. A *task* that is a
-        function is made when the sub-agent starts, not again when the call is repeated. The sub-agent's events join the
-        parent's stream as they happen; its usage and its tool calls are added to the parent's, even if it fails or is
+        *agent* is an `AgentConfig`; *tools*, a registry or a list of tools, replaces its own. If *task* is a function,
+        it is called when the sub-agent starts, but not again when the call is repeated. The sub-agent's events are in
+        the parent's stream as they happen; its usage and tool calls are added to the parent's, even if it fails or is
         cancelled. Raises `RunError` if it fails.
         """
 
     @abstractmethod
     def add_usage(self, *, provider: str, model: str, tokens: Tokens | None) -> None:
-        """Book a model call that the tool made itself, without `ask`; *tokens* is None if none were reported."""
+        """Book a model call that the tool made itself, without `ask`; *tokens* is None if they are unknown."""
 
     @abstractmethod
     def shared(self, factory: Callable[[], T]) -> T:
-        """Return the state that the tools of a run and of its sub-agents share; *factory* makes it at first use.
+        """Return state that the tools of a run and of its sub-agents share; *factory* creates it at first use.
 
-        Equal factories share one state. It ends with the run, and does not survive its process.
+        Equal factories share one state. It is lost when the run or its process ends.
         """
 
     @abstractmethod
     def recall(self, handle: str = "", query: str = "") -> str | None:
         """Return the full text that was cut, reduced or summarized under *handle*; None if the handle is unknown.
 
-        With *query*, return the passages that match it best, of that text or of all that has left the view.
+        With *query*, return the best-matching passages of that text, or of all content that has left the view.
         """
 
     @abstractmethod
     def truncate(self, text: str, reserve: int = 0) -> str:
         """Return the start of *text* that fits the result of this call, less *reserve* tokens.
 
-        The engine cuts anything longer in the middle.
+        Of a longer result, the engine leaves out the middle.
         """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""`@tool`: make a tool from a Python function."""
+"""`@tool`, which makes a tool from a Python function."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def tool(
     docstring becomes the description. *effect* declares the effect of a second run ("read", "idempotent", or the safe
     default "once"). *probe*, an async function of a call's key, reports after a crash whether a `once` call took
     effect. *remote* allows the function to return `Pending`. With *target*, processes of that target of a fleet run the
-    calls. The engine fills in a parameter of type `ToolContext` and hides it from the model. The function may be sync
+    calls. The engine supplies a parameter of type `ToolContext` and hides it from the model. The function may be sync
     (it runs in a thread), async, or an async generator.
 
     Raises `ConfigurationError` if a parameter has no type or a type without a JSON Schema, or if a setting is unknown

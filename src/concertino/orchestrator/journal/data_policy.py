@@ -58,7 +58,8 @@ remove without a mark. `KeepFor`: store unchanged for a time."""
 class ToolData:
     """The treatment of a tool's calls. Raises `ConfigurationError` if a treatment is invalid.
 
-    Providers accept a history only in pairs of call and result: drop both or neither; `redact` hides one of them.
+    Providers accept a history only in pairs of call and result: drop both or neither, and use `redact` to hide only
+    one.
     """
 
     arguments: Treatment = "keep"
@@ -82,10 +83,11 @@ class DataPolicy:
     """Text of the user, the product and the model: messages, steering, the answer, the run's error."""
     reasoning: Treatment = "keep"
     media: Treatment = "keep"
-    """Images, documents and recordings of messages and results. They stay only where the text next to them does."""
+    """Images, documents and recordings of messages and results. They are kept only with the text of their message or
+    result."""
     tools: Mapping[str, ToolData] | Callable[[str], ToolData] = field(default_factory=dict, hash=False)
-    """Treatments by tool name, or a function that returns the treatment of a tool. When a run starts, it asks the
-    function for each of its tools; tools that a hook adds later have the treatment of `other_tools`."""
+    """Treatments by tool name, or a function that returns the treatment of a tool. A run calls the function once for
+    each of its tools when it starts; tools that a hook adds later are treated as `other_tools`."""
     other_tools: ToolData = field(default_factory=ToolData)
     """Treatment of every tool that `tools` does not name."""
     keep_whole_results: bool = False
@@ -93,8 +95,8 @@ class DataPolicy:
     hash_key: bytes = field(default=b"", repr=False)
     """Secret of 16 to 64 bytes for `hash`; without one, short texts could be guessed from their hash."""
     patterns: Sequence[Pattern] = ()
-    """What must not enter the run at all, such as `EMAIL`: neither the model nor a store nor a consumer gets it. They
-    apply to sub-agents too."""
+    """Patterns of text that must not enter the run at all, such as `EMAIL`: neither the model nor a store nor a
+    consumer gets it. They apply to sub-agents too."""
     known_tools: frozenset[str] | None = field(default=None, repr=False)
     """Names of the run's tools; a name outside them is text. Set by the engine; None: all names are structure."""
     keeps_everything: bool = field(init=False, repr=False, compare=False, default=True)

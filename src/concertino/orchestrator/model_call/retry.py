@@ -21,28 +21,29 @@ from ...number_checks import check_amount, check_whole
 from ...records import record
 
 _PASSING = (RateLimitError, OverloadedError, ProviderTimeoutError, ProviderConnectionError, BrokenStreamError)
-"""Failures that may be over when the same request is sent again."""
+"""Failures that may not occur again if the same request is repeated."""
 _THE_MODELS_OWN = (*_PASSING, AuthenticationError, PermissionDeniedError, ModelNotFoundError, ContextTooLongError)
-"""Failures that another model need not have."""
+"""Failures that another model may not have."""
 AMBIGUOUS = (OverloadedError, ProviderTimeoutError, ProviderConnectionError, BrokenStreamError)
-"""Failures after which a provider may have done, and billed, any part of the work."""
+"""Failures after which the provider may have done and billed part of the work."""
 
 
 @record(kw_only=True)
 class Retry:
     """The number of attempts and the waits between them. The SDKs' own retries are off, so every attempt is booked.
 
-    Raises `ConfigurationError` for figures that make no sense.
+    Raises `ConfigurationError` for invalid figures.
     """
 
     attempts: int = 3
-    """For each model, the first one included."""
+    """Attempts at each model, including the first one."""
     first: float = 0.5
-    """Seconds before the second attempt; twice as many before each further one, half to all of them by chance."""
+    """Seconds before the second attempt, doubled before each further one. A wait is a random time between half of this
+    and all of it."""
     longest: float = 30.0
-    """The longest wait in seconds. A provider that demands more is not called again."""
+    """The longest wait in seconds. If a provider demands more, it is not called again."""
     restart: bool = False
-    """Whether to retry after the consumer has seen a part of the answer, which then begins again."""
+    """Whether to retry after the consumer has seen a part of the answer. The answer then begins again."""
 
     def __post_init__(self) -> None:
         check_whole("Retry", "attempts", self.attempts)
