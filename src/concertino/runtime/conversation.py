@@ -46,9 +46,9 @@ from .turn_input import check_input, encode_input, in_conversation, started_inpu
 from .turns import TurnStarter
 
 WhenBusy = Literal["queue", "steer", "interrupt", "refuse"]
-"""What becomes of a message that arrives during a turn. `queue`: it is the next turn. `steer`: the agent sees it before
-its next step, or it is queued if no turn is in progress. `interrupt`: the turn is stopped, and the message is the next
-one. `refuse`: `ConversationBusyError`."""
+"""The treatment of a message that arrives during a turn. `queue`: it becomes a queued turn. `steer`: the agent sees it
+before its next step, or it is queued if no turn is in progress. `interrupt`: the turn is stopped, and the message is
+the next one. `refuse`: `ConversationBusyError`."""
 
 _POLL = 0.02
 _MOST_POLL = 0.2
@@ -97,7 +97,7 @@ class ConversationTurn:
 
     @property
     def closed(self) -> bool:
-        """Return whether the runtime is closed: then no event follows in this process."""
+        """Return whether the runtime is closed, so that no more events follow in this process."""
         return self._conversation._starter.events.closed
 
     async def read(self) -> StoredTurn:
@@ -105,7 +105,7 @@ class ConversationTurn:
         return await self._runs.store.turn(self._conversation.scope, self._conversation.id, self.id)
 
     async def result(self) -> RunResult:
-        """Return how the turn ended, or that it is suspended, as soon as it has; it may run in another process.
+        """Wait until the turn, in any process, has ended or is suspended, and return its result.
 
         Raises `RunStateError` if it waits for an answer in another process, or is a dead letter.
         """
@@ -116,16 +116,17 @@ class ConversationTurn:
         return result
 
     def events(self, after: int = 0, *, until: Until = "ended") -> AsyncGenerator[tuple[int, RunEvent], None]:
-        """Yield the turn's events after number *after* with their numbers, in whichever process it runs.
+        """Yield the turn's events after number *after* with their numbers, in any process.
 
-        A queued turn is waited for, unless the runtime is closed. The iteration ends as that of `Runtime.events`.
+        Waits for a queued turn to start, unless the runtime is closed. The iteration ends like that of
+        `Runtime.events`.
         """
         return one_by_one(self.event_batches(after, until=until))
 
     async def event_batches(
         self, after: int = 0, *, until: Until = "ended"
     ) -> AsyncGenerator[Sequence[tuple[int, RunEvent]], None]:
-        """Yield what `events` yields, but together what is there at the same time."""
+        """Yield the same as `events`, in lists of all pairs that are available."""
         while (await self.read()).state == "queued":
             if not await self._conversation._starter.left_queue(self.id):
                 return
@@ -161,7 +162,7 @@ class Conversation:
     """A conversation of one scope with one agent: `await runtime.conversation(scope, id)`.
 
     Its turns form a tree. The active branch leads from the first turn to the active leaf, and the next message follows
-    the leaf. The store lets one turn run at a time, in whatever process. Every method may raise `StorageError`, and
+    the leaf. Only one turn runs at a time, in all processes. Every method may raise `StorageError`, and
     `UnknownConversationError` after the conversation was deleted; methods that name a turn raise `UnknownTurnError`.
     """
 
@@ -178,10 +179,11 @@ class Conversation:
     async def send(
         self, message: str | Chat, *, key: str = "", when_busy: WhenBusy = "queue", mode: str = ""
     ) -> ConversationTurn:
-        """Send a message, and return its turn once it is recorded: from then on it cannot be lost.
+        """Send a message, and return its turn once it is recorded; from then on, it cannot be lost.
 
-        The same *key* again is the same turn, also after a crash and in another process. *when_busy* decides what
-        happens during a turn; a message that steers belongs to the turn in progress. The conversation remembers *mode*.
+        A second message with the same *key* returns the same turn, also after a crash and in another process.
+        *when_busy* decides what happens during a turn; a message that steers belongs to the turn in progress. The
+        conversation lists *mode* in its `modes`.
 
         Raises `ConversationBusyError` if *when_busy* is "refuse", and `ConfigurationError`.
         """
@@ -193,7 +195,7 @@ class Conversation:
     ) -> ConversationTurn:
         """Answer the message of a turn again, with another *model* if given, as an alternative to that turn.
 
-        Raises `ErasedError` if the data policy has left nothing of the message.
+        Raises `ErasedError` if the data policy has erased the message.
         """
         turn, chat = await input_of(self, turn_id)
         chat = chat if model is None else dataclasses.replace(chat, model=model)
@@ -202,7 +204,7 @@ class Conversation:
     async def edit(
         self, turn_id: str, message: str | Chat, *, key: str = "", when_busy: WhenBusy = "refuse"
     ) -> ConversationTurn:
-        """Send another message in place of a turn's, as an alternative to that turn. The old turn stays in the tree."""
+        """Send another message as an alternative to a turn. The old turn stays in the tree."""
         if isinstance(message, str):
             turn, chat = await input_of(self, turn_id)
             chat = dataclasses.replace(chat, message=message)
@@ -246,7 +248,7 @@ class Conversation:
         return ConversationTurn(self, turn_id)
 
     async def turns(self, limit: int = 50, before: str | None = None) -> Sequence[StoredTurn]:
-        """Return the turns of the active branch, the newest first; for the next page, *before* the last one's id."""
+        """Return the turns of the active branch, the newest first; *before* is the last id of the previous page."""
         check_number(limit=limit)
         check_text(before=before or "")
         return await self._runs.store.turns(self.scope, self.id, limit=limit, before=before)
@@ -259,10 +261,10 @@ class Conversation:
     async def follow(self, after: str = "") -> AsyncGenerator[Followed, None]:
         """Yield the conversation as stored, now and after each change, and the events of its turns, with positions.
 
-        The changes may come from any process. The position of an event is what *after* takes: the events go on after
-        it, with the rest of its turn and then with every turn that has started since, in order. By default they begin
-        with the turn in progress, or else with the next one. A state has the position "": every reader gets the newest
-        one first, and one before the events of each turn that starts. The iteration ends when the runtime is closed.
+        The changes may come from any process. *after* is the position of an event: its turn continues after it, and all
+        turns follow that have started since, in order. By default, the events begin with the turn in progress, or with
+        the next one. A stored conversation has the position "". Every reader gets the newest one first, and another one
+        before the events of each turn that starts. The iteration ends when the runtime is closed.
 
         Raises `UnknownTurnError`, and `ConfigurationError` for an invalid position.
         """
@@ -272,16 +274,16 @@ class Conversation:
                 yield item
 
     async def export(self) -> Export:
-        """Return the whole conversation as JSON of a stated version, as the data policy leaves it."""
+        """Return the whole conversation as JSON with a version, as the data policy leaves it."""
         return await exported(self._runs.store, self.scope, await self.read())
 
     # -- what people add -----------------------------------------------------------------------------------------
 
     async def title(self, model: Model | str | None = None) -> str:
-        """Return the title; *model* writes a missing one once, from the first turn.
+        """Return the title. If it is missing, *model* writes it from the first turn.
 
         The default is the model of the resources. The call is a run of its own, which is billed to the scope. Returns
-        "" as long as the conversation has no answer, or if the data policy keeps no text.
+        "" if the conversation has no answer yet, or if the data policy keeps no text.
         """
         stored = await self.read()
         if stored.title:
@@ -298,7 +300,7 @@ class Conversation:
         _ring(self)
 
     async def rate(self, turn_id: str, rating: Rating | None, text: str = "") -> None:
-        """Store feedback on a turn's answer in place of earlier feedback; None without text removes it."""
+        """Replace the feedback on a turn's answer; None without text removes it."""
         if rating not in (None, *get_args(Rating)):
             raise ConfigurationError(f"invalid rating {rating!r}: choose 'up', 'down' or None")
         check_text(turn_id=turn_id, text=text)

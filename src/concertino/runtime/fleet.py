@@ -23,7 +23,7 @@ log = logging.getLogger("concertino")
 GENERIC = "worker_generic"
 """The target of agents that no target names."""
 COROUTINES = 16
-"""Runs that a worker has at the same time."""
+"""The default number of runs that a worker has at the same time."""
 SINGLE = "svc1_"
 """The beginning of the names of targets that have exactly one consumer."""
 
@@ -33,8 +33,8 @@ class Fleet:
     """The share of a process in the work on a store: `runtime.join(Fleet(...))`.
 
     Each agent belongs to one target, and each process takes the work of some targets. A message to an agent of another
-    target is recorded and left to the processes that take it, and *bell* wakes them. A process that takes no target,
-    such as a web process, only records.
+    target is recorded, and *bell* wakes the processes that take it. A process that takes no target, such as a web
+    process, only records messages.
     """
 
     bell: Bell
@@ -43,11 +43,11 @@ class Fleet:
     takes: Collection[str] = ()
     """The targets whose work this process takes."""
     coroutines: int = COROUTINES
-    """Most runs that this process has at the same time."""
+    """The most runs that this process has at the same time."""
     rate_limits: Mapping[str, RateLimit] = field(default_factory=dict)
-    """By provider: the limits of the fleet's key, such as a `SharedRateLimit`; a run's `Resources` may have others."""
+    """The limits of the fleet's key by provider, such as a `SharedRateLimit`; a run's `Resources` may have others."""
     allowed_tools: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """By agent: the names of the tools that its runs get; a run's `Resources` may have others."""
+    """The names of the tools that the runs of an agent get, by agent; a run's `Resources` may have others."""
 
     def __post_init__(self) -> None:
         check_whole("Fleet", "coroutines", self.coroutines)

@@ -1,4 +1,4 @@
-"""A run in progress in this process, independent of those who watch it."""
+"""A run in progress in this process, independent of its readers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .event_pieces import one_by_one
 
 
 class LiveRun:
-    """A run in progress in this process. Reading its events, or no longer reading them, changes nothing about it."""
+    """A run in progress in this process. It continues whether or not its events are read."""
 
     def __init__(self, orchestrator: ToolOrchestrator, log: EventLog) -> None:
         self.id = orchestrator.run_id
@@ -31,12 +31,15 @@ class LiveRun:
     def events(self, after: int = 0) -> AsyncGenerator[tuple[int, RunEvent], None]:
         """Yield the events after number *after* with their numbers, until the run ends, waits or leaves this process.
 
-        Come back with the last number that you saw. `Runtime.events` also follows the run into other processes.
+        *after* is the last number that the reader has seen. `Runtime.events` also follows the run into other processes.
         """
         return one_by_one(self._log.read_here(self._writer, after))
 
     async def result(self) -> RunResult:
-        """Return how the run ended, or that it is suspended. Raises the error that kept it from starting."""
+        """Wait until the run has ended or is suspended, and return its result.
+
+        Raises the error that kept it from starting.
+        """
         await self._ended.wait()
         if self._orchestrator.result is None:
             raise self._error or RunStateError(f"run {self.id} was stopped before it had started")
@@ -54,7 +57,7 @@ class LiveRun:
 
     @property
     def done(self) -> bool:
-        """True once the run has ended or is suspended."""
+        """Whether the run has ended or is suspended."""
         return self._ended.is_set()
 
     async def started(self) -> None:
@@ -81,7 +84,7 @@ class LiveRun:
             await self._writer.changed()
 
     async def stop(self, deadline: float) -> RunResult:
-        """Stop the run and everything below it."""
+        """Stop the run and its sub-agents."""
         await self._writer.opened.wait()
         self._orchestrator.stop(deadline)
         return await self.result()

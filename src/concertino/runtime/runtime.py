@@ -1,4 +1,4 @@
-"""`Runtime`: the front door for products. Runs survive their consumers and their process."""
+"""`Runtime`: the entry point for products. Runs survive their consumers and their process."""
 
 from __future__ import annotations
 
@@ -62,25 +62,27 @@ _MOST_DONE = 100
 
 
 class Runtime(Answering):
-    """Starts runs, keeps them in the store, and resumes them.
+    """The entry point for products: starts runs, stores them, and resumes them.
 
         async with Runtime([SupportDesk()], Resources(models=Models(), store=store)) as runtime:
             run = await runtime.start(Chat("Where is my order?", model="anthropic"), "support_desk")
             async for number, event in run.events():
                 ...
 
-    This process can start and resume the runs of *agents*; each agent has its own tools or is given as a pair with a
-    registry. A tool among them, which has a target, is run here for all processes. *resources* are shared by all runs,
-    or a function of a run's owner and agent that returns them: it is called when a run starts, and whenever a process
-    resumes it, so that a tenant's keys are used for no other. Runs are kept in *store*; the default is the store of
-    *resources*, or memory. Inside `async with`, a watchdog resumes runs whose process died and runs that were answered,
-    and expires waits. A run whose resumption made no progress is resumed again after *back_off* seconds and twice as
-    many each time; after *tries* times it is a dead letter, since its process may have died of it. `retry` gives it
-    another chance. Leaving the runtime parks the runs in progress. After `join`, several processes share the work.
+    This process starts and resumes the runs of *agents*. An agent has its own tools, or is given as a pair with a
+    registry. The list may also contain tools with a target, which this process then runs for all processes. *resources*
+    are shared by all runs. To give each tenant its own, pass a function of a run's owner and agent; it is called when a
+    run starts, and whenever a process resumes it. Runs are stored in *store*; the default is the store of *resources*,
+    or memory.
 
-    Methods that name a run or a wait take the scope of the caller first. An id that it does not reach raises the same
-    `UnknownRunError` or `UnknownWaitError` as an id that does not exist. These methods raise `RunStateError` if the
-    state does not allow the operation. Every method may raise `StorageError`.
+    Inside `async with`, a watchdog checks the store every *sweep* seconds: it resumes runs whose process died and runs
+    that were answered, and expires waits. A run that is resumed without progress is resumed again after *back_off*
+    seconds, doubled each time. After *tries* times it becomes a dead letter, because it may be what kills its process;
+    `retry` resumes it. The end of the block parks the runs in progress. After `join`, several processes share the work.
+
+    Methods that name a run or a wait take the caller's scope as their first argument. An id out of its reach raises the
+    same `UnknownRunError` or `UnknownWaitError` as an unknown id. These methods raise `RunStateError` if the state does
+    not allow the operation. Every method may raise `StorageError`.
     """
 
     def __init__(
@@ -128,12 +130,12 @@ class Runtime(Answering):
         await self.close()
 
     def join(self, fleet: Fleet) -> None:
-        """Share the work on the store with other processes; before `async with`."""
+        """Share the work on the store with other processes. Call it before `async with`."""
         self._seat.fleet, self._log.bell, self._log.conversations.bell = fleet, fleet.bell, fleet.bell
         self._resources.limit(fleet.rate_limits, fleet.allowed_tools)
 
     async def close(self, grace: float = 0.0) -> None:
-        """Stop the watchdog, and park the runs that do not end within *grace* seconds: any process may resume them."""
+        """Stop the watchdog, and park the runs that do not end within *grace* seconds for any process to resume."""
         self._seat.leave()
         if self._watching is not None:
             self._watchdog.stop()
@@ -153,11 +155,11 @@ class Runtime(Answering):
     # -- runs ----------------------------------------------------------------------------------------------------
 
     async def start(self, chat: Chat, agent: AgentConfig[Any] | str, *, run_id: str | None = None) -> LiveRun:
-        """Start a run and return it once it is recorded: from then on it cannot be lost.
+        """Start a run, and return it once it is recorded; from then on, it cannot be lost.
 
-        *run_id* is the caller's own id for the run, such as an order's: the same id cannot start a second run. A run
-        of a tenant is stored under an id that is derived from it, `LiveRun.id`, so that no tenant finds out what ids
-        another has used. Raises `RunExistsError`, whose `run_id` is the stored id.
+        *run_id* is the caller's own id for the run, such as that of an order: the same id cannot start a second run. A
+        run of a tenant is stored under an id derived from it, `LiveRun.id`, so that no tenant finds out which ids
+        another one has used. Raises `RunExistsError`, whose `run_id` is the stored id.
         """
         check_text(run_id="" if run_id is None else run_id)
         if run_id and isinstance(chat, Chat) and isinstance(chat.scope, Scope):
@@ -221,25 +223,25 @@ class Runtime(Answering):
         return tuple([config for config, _ in self._agents.values()])
 
     def knows(self, agent: str) -> bool:
-        """Return whether this process can run the agent of this name."""
+        """Return whether this process can run the agent with this name."""
         return agent in self._agents.names()
 
     def events(
         self, scope: AnyScope, run_id: str, after: int = 0, *, until: Until = "ended"
     ) -> AsyncGenerator[tuple[int, RunEvent], None]:
-        """Yield a run's events after number *after* with their numbers, and follow it, in whichever process it is.
+        """Yield a run's events after number *after* with their numbers, and follow the run in any process.
 
-        The numbers are the same in every process. An event is shown once it is stored, so no crash takes it back; what
-        a crash undid is named by a `Voided` event. A reader that was away gets the complete answers instead of their
-        pieces. The iteration ends with the run; with *until* `suspended` also when the run waits. Raises
-        `UnknownRunError`, and `RunStateError` for a sub-agent's run: the log of its root has its events.
+        The numbers are the same in every process. Events are yielded once they are stored, so a crash cannot revoke
+        them; a `Voided` event names those that a crash has undone. A reader that was away gets the complete answers
+        instead of their pieces. The iteration ends with the run; with *until* `suspended`, also when the run waits.
+        Raises `UnknownRunError`, and `RunStateError` for a sub-agent's run: the log of its root has its events.
         """
         return one_by_one(self.event_batches(scope, run_id, after, until=until))
 
     def event_batches(
         self, scope: AnyScope, run_id: str, after: int = 0, *, until: Until = "ended"
     ) -> AsyncGenerator[Sequence[tuple[int, RunEvent]], None]:
-        """Yield what `events` yields, but together what is there at the same time: for a server with many readers."""
+        """Yield the same as `events`, in lists of all pairs that are available: for a server with many readers."""
         if until not in get_args(Until):
             raise ConfigurationError(f"invalid until {until!r:.80}: choose from {', '.join(get_args(Until))}")
         check_number(after=after)
@@ -260,18 +262,18 @@ class Runtime(Answering):
         return await replayed_result(replay(journal), list(await self.store.usage(scope, start.root_id)), output_type)
 
     async def steer(self, scope: AnyScope, run_id: str, message: str) -> None:
-        """Add a user's message to a run in any process: the agent sees it once, before its next step."""
+        """Add a user's message to a run in any process. The agent sees it once, before its next step."""
         check_text(message=message)
         if not message.strip():
             raise ConfigurationError("steer: the message is empty")
         await self.store.send(scope, run_id, "steer", await self._clean(scope, run_id, message))
 
     async def stop(self, scope: AnyScope, run_id: str, deadline: float = STOP_DEADLINE) -> StopReceipt:
-        """Stop a run and everything below it, in any process, and return the receipt.
+        """Stop a run and its sub-agents, in any process, and return the receipt.
 
         The run ends as `cancelled`: partial text is kept, usage is settled, and every call has a result. The receipt
         names work that did not end within *deadline* seconds. Raises `RunEndedError`; `RunStateError` for a sub-agent's
-        run, or if the process that has the run does not stop it in time.
+        run, or if the process of the run does not stop it in time.
         """
         stored = await self._stored(scope, run_id)
         if stored.start.root_id != run_id:
@@ -295,7 +297,7 @@ class Runtime(Answering):
         return receipt
 
     async def retry(self, scope: AnyScope, run_id: str) -> None:
-        """Give a dead letter another chance: the watchdog of any process resumes it.
+        """Let the watchdog of any process resume a dead letter.
 
         Raises `RunStateError` if the run is not a dead letter.
         """
@@ -315,17 +317,17 @@ class Runtime(Answering):
         return await fork(self.store, await self._journal(scope, run_id), step)
 
     async def replay(self, scope: AnyScope, run_id: str) -> Iterator[tuple[int, str, ModelRequest]]:
-        """Return every request that the run's turns sent, from its journal: the step, the model's id, the request."""
+        """Return the step, the model's id and the request of each model call of the run's turns, from its journal."""
         return requests(await self._journal(scope, run_id))
 
     async def unsettled_usage(self, scope: AnyScope, limit: int = 100, after: str = "") -> Sequence[UsageRecord]:
-        """Return the `unknown` usage records, the oldest first; for the next page, *after* is the last one's id."""
+        """Return the `unknown` usage records, the oldest first; *after* is the last id of the previous page."""
         check_number(limit=limit)
         check_text(after=after)
         return await self.store.unsettled_usage(scope, limit=limit, after=after)
 
     async def settle_usage(self, scope: AnyScope, record: UsageRecord) -> None:
-        """Replace an unknown or estimated usage record by the figures of the provider's bill; the record keeps its id.
+        """Replace an unknown or estimated usage record by the figures of the provider's bill, under the same id.
 
         Raises `UnknownRunError`, and `StorageError` if the record is unknown or measured.
         """
@@ -336,9 +338,9 @@ class Runtime(Answering):
     async def conversation(
         self, scope: Scope, conversation_id: str | None = None, *, agent: AgentConfig[Any] | str | None = None
     ) -> Conversation:
-        """Return a conversation of *scope*; with *agent*, it is created if it is missing. The default id is a new one.
+        """Return a conversation of *scope*. With *agent*, a missing one is created; the default id is a new one.
 
-        Raises `UnknownConversationError`, and `ConfigurationError` if a new conversation has no agent.
+        Raises `UnknownConversationError`, and `ConfigurationError` for a new conversation without an agent.
         """
         if not isinstance(scope, Scope):
             raise ConfigurationError(f"a conversation belongs to a Scope, not to {scope!r:.80}")
@@ -360,7 +362,7 @@ class Runtime(Answering):
     async def conversations(
         self, scope: AnyScope, limit: int = 50, before: str | None = None
     ) -> Sequence[StoredConversation]:
-        """Return the conversations of *scope*, the last updated first; for the next page, *before* the last one's id.
+        """Return the conversations of *scope*, the last updated first; *before* is the last id of the previous page.
 
         Raises `UnknownConversationError` if *before* is unknown.
         """
@@ -371,7 +373,7 @@ class Runtime(Answering):
     async def search(self, scope: AnyScope, text: str, limit: int = 20) -> Sequence[StoredTurn]:
         """Return the turns of *scope* that have all words of *text* in their messages or answers, the best first.
 
-        A turn is found once it has ended, and only text that its data policy keeps without a time limit.
+        Only ended turns are searched, and only text that their data policy keeps without a time limit.
         """
         check_number(limit=limit)
         check_text(text=text)
@@ -392,7 +394,7 @@ class Runtime(Answering):
         await self._seat.wake_owners(run_id)
 
     async def look(self) -> None:
-        """Do now what the watchdog does from time to time."""
+        """Check the store once, as the watchdog does every *sweep* seconds."""
         self._drop_done()
         await self._watchdog.look()
 
@@ -419,9 +421,9 @@ class Runtime(Answering):
             check_start(chat, resources, config, registry)
 
     async def setup(self, scope: Scope, agent: str) -> tuple[tuple[AgentConfig[Any], ToolRegistry | None], Resources]:
-        """Return the agent of this name with the registry that it was given, and the resources of its runs for *scope*.
+        """Return the agent with this name, its registry, and the resources of its runs for *scope*.
 
-        An evaluation runs the agent with them. Raises `ConfigurationError`, `ResourcesError`.
+        Raises `ConfigurationError`, `ResourcesError`.
         """
         found = self._agents.take(agent)
         return found, await self._resources.of(Chat(scope=scope), found[0])

@@ -44,9 +44,9 @@ class _Runs(Protocol):
 class Schedules:
     """The schedules of a runtime: `await runtime.schedules.create(scope, "desk", "Report.", Cron("0 9 * * *"))`.
 
-    At each time, the message is sent to a conversation, as by `Conversation.send`: a busy one queues it. The key of the
-    message is derived from the schedule and the time, so it is sent once, whichever processes look and wherever they
-    are killed. Every method may raise `StorageError`.
+    At each time, the message is sent to a conversation, as by `Conversation.send`; a busy conversation queues it. The
+    key of the message is derived from the schedule and the time, so it is sent once, even if several processes send it
+    or are killed meanwhile. Every method may raise `StorageError`.
     """
 
     def __init__(self, runs: _Runs, agents: Callable[[], Collection[str]]) -> None:
@@ -67,9 +67,9 @@ class Schedules:
     ) -> Schedule:
         """Send *message* to *agent* at the times of *when*, in a conversation, or each time in a new one.
 
-        A conversation that is missing is created. `Chat(budget=...)` limits each run. The message is stored until the
-        schedule is deleted or has no further time. With a *key*, a second call for the scope returns the first
-        schedule. Raises `ConfigurationError`.
+        A missing conversation is created. `Chat(budget=...)` limits each run. The message is stored until the schedule
+        is deleted or has no further time. With a *key*, a second call for the scope returns the first schedule. Raises
+        `ConfigurationError`.
         """
         if not isinstance(scope, Scope):
             raise ConfigurationError(f"a schedule belongs to a Scope, not to {scope!r:.80}")
@@ -103,16 +103,16 @@ class Schedules:
         return await self._runs.store.schedules(scope, limit=limit)
 
     async def pause(self, scope: AnyScope, schedule_id: str) -> bool:
-        """Send nothing until `resume`. Return False if there is no such schedule."""
+        """Pause a schedule until `resume`. Return False if there is no such schedule."""
         return await self._move(scope, schedule_id, lambda _: None)
 
     async def resume(self, scope: AnyScope, schedule_id: str) -> bool:
-        """Continue a paused schedule with its next time: those in between are not missed, but left out."""
+        """Continue a paused schedule with its next time. Times during the pause do not count as missed."""
         now = await self._now()
         return await self._move(scope, schedule_id, lambda found: found.due_at or time_after(found, now))
 
     async def delete(self, scope: AnyScope, schedule_id: str) -> bool:
-        """Erase a schedule. Messages that it has sent stay. Return False if there is no such schedule."""
+        """Erase a schedule, but not the messages that it has sent. Return False if there is no such schedule."""
         return await self._runs.store.delete_schedule(scope, schedule_id)
 
     async def look(self) -> None:
