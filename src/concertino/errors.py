@@ -89,14 +89,14 @@ class MissingExtraError(ConfigurationError):
 
 
 class ResourcesError(ConfigurationError):
-    """The function of `Runtime(resources=...)` failed, or returned something else. Its own error is chained."""
+    """The function of `Runtime(resources=...)` raised an error, which is chained, or returned an invalid value."""
 
 
 class HookError(ConcertinoError):
-    """A hook of an agent raised an exception or returned an invalid value, which fails the run."""
+    """A hook of an agent raised an exception or returned an invalid value. The run fails."""
 
     tool: str = ""
-    """The tool whose call the hook decided about, or that was running; "" outside a call."""
+    """The tool about whose call the hook decided, or that was running; "" outside a call."""
     call_id: str = ""
 
     def __init__(self, agent: str, hook: str, problem: str, part: str = "") -> None:
@@ -142,8 +142,8 @@ class ProviderError(ConcertinoError):
     """A model provider failed."""
 
     _refusal = False
-    """Whether the provider has refused the request, for which none bills anything. A content filter's refusal is not
-    one: Azure bills the prompt that it has read (Microsoft Learn, Azure OpenAI, "Content filtering")."""
+    """Whether the provider has refused the request; no provider bills refused requests. A content filter's refusal does
+    not count: Azure bills the prompt that it has read (Microsoft Learn, Azure OpenAI, "Content filtering")."""
 
     def __init__(
         self, message: str, *, provider: str = "", status: int | None = None, retry_after: float | None = None
@@ -170,8 +170,8 @@ class ProviderError(ConcertinoError):
     def billable(self) -> bool:
         """True if the provider may bill the request, given that no answer began.
 
-        It bills nothing if it cannot have read the request, or refused it. It may bill after a connection that was lost
-        before a response.
+        It bills nothing if it cannot have read the request, or refused it. If the connection was lost before a
+        response, it may bill the request.
         """
         return self.sent is not False and not self._refusal
 
@@ -287,7 +287,7 @@ class RunEndedError(RunStateError):
 
 
 class UnreadMessagesError(RunStateError):
-    """A store refused a run's end: the run has accepted a message that it has not read; `number` is the last one's."""
+    """The run may not end: it has accepted a message that it has not read; `number` is that of the last one."""
 
     def __init__(self, message: str, number: int = 0) -> None:
         super().__init__(message)
@@ -390,7 +390,7 @@ class BudgetError(LimitError):
 
 
 class EngineError(ConcertinoError):
-    """A defect of the engine: a state that it cannot be in. The run fails instead of spinning."""
+    """A defect of the engine: an impossible state. The run fails instead of looping."""
 
 
 class RunError(ConcertinoError):

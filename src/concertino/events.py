@@ -3,8 +3,8 @@
 Each event names its run, the path of its agent (`supervisor/researcher-2`) and the content index, which never
 decreases: a consumer can order its display by it.
 
-Treat events as frozen. They are not declared so because a frozen dataclass takes four times as long to create, and
-every step creates several, every delta one.
+Treat events as frozen. They are not declared as such, because a frozen dataclass takes four times as long to create,
+and every step creates several, every delta one.
 """
 
 from __future__ import annotations
@@ -71,16 +71,16 @@ class RunStarted(Event):
     resumed: bool = False
     """True if the run was resumed from its journal."""
     workflow: bool = False
-    """True for an agent that does the steps of a workflow (`AgentConfig.is_workflow`)."""
+    """Whether the agent runs the steps of a workflow (`AgentConfig.is_workflow`)."""
     conversation_id: str = ""
-    """The chat's, for observers; not part of the JSON form."""
+    """The conversation's id, for observers; not part of the JSON form."""
     traceparent: str = ""
     """The trace that the run belongs to (`Chat.traceparent`), for observers; not part of the JSON form."""
 
 
 @record(frozen=False)
 class StepStarted(Event):
-    """A step began; its model call follows, unless the agent writes the turn itself."""
+    """A step began. Its model call follows, unless the agent supplies the turn itself."""
 
     step: int
     """Number of the step, from 1."""
@@ -113,7 +113,7 @@ class TextDelta(Event):
     call_id: str | None = None
     """Id of the tool call whose tool asked the model; None for the text of a turn or of a hook's question."""
     attempt: str = ""
-    """Id of the attempt at a model call, as in its usage record: it tells the texts of concurrent calls apart."""
+    """Id of the attempt at a model call, as in its usage record. It distinguishes the texts of concurrent calls."""
 
 
 @record(frozen=False)
@@ -129,11 +129,10 @@ class ReasoningDelta(Event):
 
 @record(frozen=False)
 class PartialOutput(Event):
-    """The part of a typed answer that has arrived so far, for an agent with an `output_type`."""
+    """The part of a typed answer that has arrived so far. Sent for agents with an `output_type`."""
 
     value: Any
-    """Plain JSON, neither complete nor validated; replaces the earlier value. A string that is being written is cut
-    off."""
+    """Plain JSON, neither complete nor validated; replaces the earlier value. The last string may be cut off."""
 
 
 @record(frozen=False)
@@ -200,13 +199,13 @@ class RunProgress(Event):
 
 @record(frozen=False)
 class CustomEvent(Event):
-    """Data of the product's own, from a hook or a tool."""
+    """Data of the product, from a hook or a tool."""
 
     name: str
     data: Any
     """JSON."""
     tool: str = ""
-    """The tool that emitted it; empty: a hook."""
+    """The tool that emitted the data; empty for a hook."""
     call_id: str = ""
     """The call of the tool."""
 
@@ -245,10 +244,11 @@ class ToolDone(Event):
     media: tuple[MediaDigest, ...] = ()
     """The images and documents of the result."""
     summary: str | None = None
-    """What a log keeps in place of the `content` of a result that the agent keeps for one step (`retain="once"`)."""
+    """Text that a log keeps in place of the `content`, for a result that the model sees in one step only
+    (`retain="once"`)."""
     replaces: bool = False
-    """Whether it replaces an earlier event of this call, if there was one, and its pieces: a hook withheld the result,
-    or another process repeated the call."""
+    """Whether the event replaces an earlier event of this call, if there was one, and its pieces: a hook withheld the
+    result, or another process repeated the call."""
 
 
 @record(frozen=False)
@@ -270,7 +270,7 @@ class CallWaiting(Event):
     call_id: str
     name: str
     key: str
-    """Key to answer the wait by."""
+    """Key with which the wait is answered."""
     kind: WaitKind
     arguments: str
     """JSON text of the validated arguments."""
@@ -295,12 +295,12 @@ class UsageRecorded(Event):
     seconds: float = 0.0
     """Time that the attempt took; 0 for usage that a tool has booked."""
     turn: bool = False
-    """Whether it answered a turn; False for a question of a hook or a tool, a summary, and usage of a tool."""
+    """Whether the attempt answered a turn; False for a question of a hook or a tool, a summary, and usage of a tool."""
 
 
 @record(frozen=False)
 class ContextEdited(Event):
-    """The view of the conversation became shorter from the next request on; the record is unchanged."""
+    """From the next request on, the view of the conversation is shorter; the record is unchanged."""
 
     reduced: int
     """Number of tool results that are replaced by their summary or an extract."""
@@ -353,7 +353,7 @@ class Voided(Event):
 
 @record(kw_only=True)
 class StoppedWork:
-    """One piece of work that was in progress when a run was stopped."""
+    """A piece of work that was in progress when a run was stopped."""
 
     agent_path: str
     what: Literal["model", "tool", "hook"]
@@ -364,7 +364,7 @@ class StoppedWork:
 
 @record(kw_only=True)
 class StopReceipt:
-    """The fate of all work that was in progress in a run and its sub-agents when it was stopped."""
+    """The outcome of all work that was in progress in a run and its sub-agents when the run was stopped."""
 
     stopped: tuple[StoppedWork, ...] = ()
     """Work that ended without an effect."""

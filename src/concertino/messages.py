@@ -119,17 +119,17 @@ class Media(_Digested):
 
     @property
     def essence(self) -> str:
-        """Its type in lower case, without parameters such as `charset` or `codecs`."""
+        """The media type in lower case, without parameters such as `charset` or `codecs`."""
         return self.media_type.partition(";")[0].strip().lower()
 
     @property
     def kind(self) -> MediaKind:
-        """Return what it is, by its type; everything but images, audio and video is a document."""
+        """Return the kind of the media type; everything except images, audio and video is a document."""
         return _MEDIA_KINDS.get(self.essence.partition("/")[0], "document")
 
     @property
     def is_text(self) -> bool:
-        """True for a type of text, which every model can read."""
+        """Whether the type is text, which every model can read."""
         return self.essence.startswith("text/") or self.essence in _TEXTS
 
     @property
@@ -225,7 +225,7 @@ class UserMessage(_Wired):
 
 @record
 class AssistantMessage(_Wired):
-    """One answer of a model: text, reasoning and tool calls in their original order."""
+    """An answer of a model: text, reasoning and tool calls in their original order."""
 
     parts: tuple[MessagePart, ...]
     stop_reason: StopReason = "end"
@@ -287,7 +287,7 @@ def mark_valid(messages: Iterable[Message]) -> None:
 
 
 def unvalidated(messages: Iterable[Message]) -> list[Message]:
-    """Return the messages that are not marked as valid. Anything but a message is among them."""
+    """Return the messages that are not marked as valid, and all values that are not messages."""
     # Each turn looks through its whole history, so no line of Python may run for each message.
     known = map(getattr, messages, repeat("_valid"), repeat(False))
     return list(compress(messages, map(not_, known)))

@@ -1,4 +1,4 @@
-"""Usage: what a provider bills, one record per attempt. Every total is a sum over records."""
+"""Usage: the tokens and the cost of each attempt, one record each. Every total is a sum over records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .records import record
 
 UsageSource = Literal["measured", "estimated", "unknown"]
 """`measured`: reported by the provider. `estimated`: counted by concertino, or reported with counts that do not add up.
-`unknown`: the provider may have billed the attempt and did not say what; its counts are at most a hint, and its cost is
+`unknown`: the provider may have billed the attempt without reporting it; the counts are at most a hint, and the cost is
 None, never zero. `Runtime.settle_usage` replaces estimated and unknown records."""
 
 
@@ -74,7 +74,7 @@ class Receipt:
     """Tokens by direction and modality, such as `input_audio`, `cached_text` and `output_image`. They are parts of the
     prompt, of its cached part, and of the completion."""
     cost: Decimal | None = None
-    """The provider's own bill in US dollars; None if it sends none."""
+    """The provider's own bill in US dollars; None if it reports none."""
     usage: str = ""
     """The provider's usage report as JSON, without texts; "" without one. A usage rule that was wrong can be applied
     again."""

@@ -79,7 +79,7 @@ class Models:
         async with Models() as models:
             resources = Resources(models=models, fallback=["openai:gpt-6-luna"])
 
-    A program needs one, for any number of threads and event loops. An SDK's client belongs to an event loop: the end of
+    One object serves all threads and event loops of a program. An SDK's client belongs to one event loop: the end of
     the block, or `close`, closes the clients of the running loop. *opens* opens a model.
     """
 
@@ -188,7 +188,7 @@ def open_keys(environ: Mapping[str, str] = os.environ) -> KeyStore | None:
 def open_bell(database: Path | str, nats: str | None) -> AbstractAsyncContextManager[Bell]:
     """Return the bell of a process, to be entered: over NATS if a server is given, else over the database at a URL.
 
-    The processes on a SQLite file look at the file from time to time. Raises `ConfigurationError`.
+    Processes on a SQLite file need no bell: they poll the file. Raises `ConfigurationError`.
     """
     if nats:
         from .runtime import NatsBell  # noqa: PLC0415 - the client is an extra
@@ -225,8 +225,8 @@ def open_runtime(
 ) -> Runtime:
     """Return a `Runtime` over *library* with the agents `supervisor`, `researcher`, `main_thread` and `librarian`.
 
-    *model* answers chats that name none. With *approvals*, the main thread asks before it remembers anything. The
-    process runs the code of all agents that have the tool `run_code`, if it takes the target `sandbox`.
+    *model* answers chats that name no model. With *approvals*, the main thread asks before it remembers anything. If
+    the process takes the target `sandbox`, it runs the code of all agents with the tool `run_code`.
     """
     from .agents import (  # noqa: PLC0415 - as above
         Approvals,

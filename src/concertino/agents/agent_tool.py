@@ -1,4 +1,4 @@
-"""`delegate`: make any agent a tool of another agent."""
+"""`delegate`, which makes any agent a tool of another agent."""
 
 from __future__ import annotations
 
@@ -100,14 +100,15 @@ def delegate(
 ) -> Tool:
     """Return a tool that gives a task to *agent* and returns its answer.
 
-    The sub-agent sees the task only, not the conversation. *tools* replaces its own tools. Its events join the parent's
-    stream; its usage and its tool calls are added to the parent's. Several calls in one turn run concurrently.
+    The sub-agent sees only the task, not the conversation. *tools* replaces its own tools. Its events are in the
+    parent's stream, and its usage and tool calls are added to the parent's. Several calls in one turn run concurrently.
 
-    With *background*, a call returns a handle at once and the parent goes on. The answer follows in a message before a
-    later step. The parent does not end before: if it has nothing else to do it waits, and it is suspended while all
-    sub-agents that are left wait for an answer from outside. At a limit it stops them.
+    With *background*, a call returns a handle at once, and the parent continues. The answer follows in a message before
+    a later step. The parent does not end earlier: with nothing else to do, it waits, and it is suspended while all
+    remaining sub-agents wait for answers from outside. At the limits of `tool_calls` and `steps` it waits for running
+    sub-agents; at other limits it stops them.
 
-    With *target*, the sub-agent is a run of its own in the processes of that target of the fleet, which must name the
+    With *target*, the sub-agent is a run of its own in the processes of that target of the fleet, which must list the
     agent; its own tools apply. The parent is suspended meanwhile, as for an approval, so it needs a store. Its limits
     and its budget apply to the sub-agent, and a stop ends both.
 

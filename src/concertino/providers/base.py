@@ -25,7 +25,7 @@ class OutputSchema:
 
 @record(frozen=False, kw_only=True)
 class ModelRequest:
-    """A model call, in no provider's format."""
+    """A model call, independent of the provider's format."""
 
     model: str
     """The provider's name of the model, without the provider."""
@@ -38,9 +38,9 @@ class ModelRequest:
     max_output_tokens: int | None = None
     """None: the provider's default, or the model's maximum if the provider requires a number."""
     extra: dict[str, Any] = field(default_factory=dict)
-    """Settings of one provider, merged into its request as they are. A field that the adapter cannot honor, such as
-    one for several answers, raises `UnsupportedError` before anything is sent; so does every setting below that the
-    model or its API is known not to take."""
+    """Settings of one provider, merged into its request as they are. Before anything is sent, a field that the adapter
+    cannot honor, such as one for several answers, raises `UnsupportedError`, and so does each setting below that the
+    model or its API does not accept."""
     output_schema: OutputSchema | None = None
     effort: Effort | None = None
     """None: the model's default."""
@@ -54,11 +54,12 @@ class ModelRequest:
     stop: tuple[str, ...] = ()
     """Texts that end the answer."""
     service_tier: str = ""
-    """The tier that serves the request, by the provider's name: `flex`, `priority`, ... It decides the price."""
+    """The tier that serves the request, by the provider's name: `flex`, `priority`, ... The price depends on it."""
     logprobs: int | None = None
     """The number of likely tokens that `Reply.logprobs` reports for each position; 0: only the chosen one."""
     headers: dict[str, str] = field(default_factory=dict)
-    """HTTP headers of this request, such as `anthropic-beta`. They are stored with the run: give keys to the model."""
+    """HTTP headers of this request, such as `anthropic-beta`. They are stored with the run, so give API keys to the
+    model instead."""
     breakpoints: tuple[int, ...] | None = None
     """Cache breakpoints: ascending indexes of the messages that end a prefix to cache, four at most, for providers that
     cache only marked prefixes. With fewer than four, tools and system prompt are marked as well. None: no breakpoints.
@@ -130,9 +131,9 @@ class Reply:
     how: str = ""
     """Why the counts are estimated or unknown."""
     receipt: Receipt | None = None
-    """What else the provider reported."""
+    """Further data that the provider reported."""
     logprobs: tuple[Logprob, ...] = ()
-    """Of each token of the text, if the request asked for them and the provider sent them."""
+    """The probabilities of the tokens of the text, if the request asked for them and the provider sent them."""
 
 
 ModelEvent = Dropped | TextChunk | ReasoningChunk | ToolCallChunk | ToolCallReady | Reply

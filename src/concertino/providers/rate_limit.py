@@ -1,7 +1,7 @@
 """Rate limits of one provider key, shared fairly by all users of a process.
 
-A request counts only while its model call runs. A parent run that waits for sub-agents makes no call, so it cannot
-block theirs.
+A request counts only while its model call runs. A parent run that waits for sub-agents has no call in progress, so it
+cannot block theirs.
 """
 
 from __future__ import annotations
@@ -19,22 +19,24 @@ from ..quotas import Bucket
 from .fair_queue import FairQueue
 
 _CORRECTED = 60.0
-"""Seconds after which a correction comes too late: the provider's minute is over."""
+"""Seconds after which a correction is too late, because the provider's minute is over."""
 
 
 class RateLimit:
-    """Admit requests in turn by tenant and user, within limits per minute and of concurrency.
+    """Admit requests in turn by tenant and user, within limits per minute and a limit of concurrency.
 
     None means unlimited. After a time without requests, a burst of up to a tenth of a minute's limit is admitted at
     once. A request larger than that burst is admitted once the full burst is available; one larger than a minute's
     tokens is refused.
     One instance serves any number of threads and event loops; a waiting request is woken in its own loop.
 
-    A request waits for its turn without limit, but for a pause that the provider asked for at most as long as its
-    caller allows: beyond that, `admit` raises at once, with the remaining seconds, as if the provider had refused it.
-    A pause that the caller who received it can wait for applies to the whole key, and no burst follows it: the provider
-    has refused the last one. A longer one is usually a quota of one model: it closes that model only, and requests to
-    other models continue.
+    A request waits for its turn without limit. For a pause that the provider asked for, it waits at most as long as its
+    caller allows; for a longer pause, `admit` raises at once with the remaining seconds, as if the provider had refused
+    the request.
+
+    A pause short enough for the caller who received it applies to the whole key, and no burst follows it, because the
+    provider has refused the last one. A longer pause is usually a quota of one model: it closes only that model, and
+    requests to other models continue.
 
     Raises `ConfigurationError` if a limit is not a positive number.
     """

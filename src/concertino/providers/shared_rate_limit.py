@@ -1,4 +1,4 @@
-"""Rate limits of one provider key that the processes on one store share."""
+"""Rate limits of a provider's key that all processes on a store share."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _PAUSE = SLICE / 20
 class SharedRateLimit(RateLimit):
     """A `RateLimit` whose requests and tokens per minute all processes on *store* share, by the name of the *key*.
 
-    A process draws what its requests need from the store, for one second at a time; requests that come meanwhile are
-    admitted without an exchange if as many came in the second before. A pause that the provider asked one process for
-    applies to the others a second later at most. Tenants take turns in each process, and processes are served in
-    proportion to the tenants that wait in them. What a killed process has drawn is lost, and its turn ends after two
-    seconds. If the store fails, waiting requests fail with its `StorageError`.
+    A process draws grants from the store for one second at a time: what its requests need, plus as much as the last
+    second needed. A pause that the provider asked one process for applies to the others at most a second later. Tenants
+    take turns in each process, and processes are served in proportion to the tenants that wait in them. The grant of a
+    killed process is lost, and its turn ends after two seconds. If the store fails, waiting requests fail with its
+    `StorageError`.
 
-    *max_concurrent* is a limit of this process alone. All processes have to set the same limits. Raises
-    `ConfigurationError` as `RateLimit` does, and for an empty key.
+    *max_concurrent* limits this process only. All processes must set the same limits. Raises `ConfigurationError` as
+    `RateLimit` does, and for an empty key.
     """
 
     def __init__(

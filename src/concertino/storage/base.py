@@ -1,9 +1,9 @@
 """The ports of storage. One conformance suite runs against every adapter.
 
-A run is stored as a journal: entries that are only ever appended, numbered from 0. Each append is atomic and fenced
-twice: by the entry's number, which another writer would have used up, and by the epoch of the claim on the run's tree,
-which another process would have raised. The claim on a root covers all runs below it. All
-times are the store's: a store on several machines uses the database's clock, never a caller's.
+A run is stored as an append-only journal, with entries numbered from 0. Each append is atomic and fenced twice: by the
+entry's number, which another writer would have used, and by the epoch of the claim on the run's tree, which another
+process would have raised. The claim on a root covers all runs below it. All times are the store's: a store on several
+machines uses the database's clock, never a caller's.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class JournalStore(Protocol):
-    """Writes runs and the claims on them. Every method may raise `StorageError`; a failed write leaves nothing."""
+    """The port for writing and claiming runs. Every method may raise `StorageError`; a failed write leaves nothing."""
 
     async def begin(self, start: RunStart, entry: Entry, claim: Claim) -> bool:
         """Start a run with entry 0. A root is claimed by *claim*; a child is written under its root's claim.
@@ -100,12 +100,12 @@ class JournalStore(Protocol):
     async def release(self, claim: Claim) -> None:
         """Release *claim*, so that any process may claim the tree at once. Ignore a stale claim.
 
-        If the claim was not sure, the next one is not, either.
+        If the claim was not sure, neither is the next one.
         """
         ...
 
     async def load(self, scope: AnyScope, run_id: str, *, from_snapshot: bool = False) -> StoredJournal | None:
-        """Return a run's whole journal, as far as it was not erased; None if the run is unknown.
+        """Return the part of a run's journal that was not erased; None if the run is unknown.
 
         *from_snapshot* leaves out what the last snapshot makes redundant (see `StoredJournal.snapshot`). Raises
         `StorageError` if an entry is corrupt or of a newer format; the message names the run and the entry.
@@ -114,7 +114,7 @@ class JournalStore(Protocol):
 
 
 class Queries(Protocol):
-    """Reads runs in the form that the data policy leaves."""
+    """The port for reading runs, in the form that the data policy leaves."""
 
     async def run(self, scope: AnyScope, run_id: str) -> StoredRun | None:
         """Return one run, or None; a root as it is after all writes to its tree that this process began before."""
@@ -232,7 +232,7 @@ class OperationStore(Protocol):
 
 
 class EventStore(Protocol):
-    """Keeps a log of numbered events for each tree, for readers in any process."""
+    """The port of the log of numbered events of each tree, for readers in any process."""
 
     def add_events(self, batches: Sequence[EventBatch]) -> Awaitable[Sequence[BaseException | None]]:
         """Append each batch to its log, as a whole or not at all. Return their errors, or None, in the same order.
@@ -270,7 +270,7 @@ class EventStore(Protocol):
 
 
 class Recovery(Protocol):
-    """Finds trees to resume, and erases content whose time is over."""
+    """The port that finds trees to resume, and erases content whose time is over."""
 
     async def due(
         self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None, *, owner: str = ""
@@ -286,9 +286,9 @@ class Recovery(Protocol):
     ) -> Sequence[Claim]:
         """Expire overdue waits, and claim up to *limit* trees that are due, as `claim` does; the longest due first.
 
-        Only trees of *agents* are claimed, if given. A tree that another process is claiming is left out, not waited
-        for. Doubtful trees are left to `due`: trees to stop, trees that were resumed without progress, and the trees
-        of the owner's own process. The cost depends on *limit*, and not on the number or the age of runs.
+        Only trees of *agents* are claimed, if given. A tree that another process is claiming is left out. Doubtful
+        trees are left to `due`: trees to stop, trees that were resumed without progress, and the trees of the owner's
+        own process. The cost depends on *limit*, not on the number or the age of runs.
         """
         ...
 
@@ -301,11 +301,11 @@ class Recovery(Protocol):
         ...
 
     async def retry(self, scope: AnyScope, root_id: str) -> None:
-        """Make a dead letter due at once, with no tries. Raises `UnknownRunError`, or `RunStateError` for another."""
+        """Make a dead letter due at once, with no tries. Raises `UnknownRunError`, `RunStateError`."""
         ...
 
     async def sweep(self, scope: Operator) -> int:
-        """Erase content whose time is over. Return the number of runs it was erased from."""
+        """Erase content whose time is over, and return the number of runs from which it was erased."""
         ...
 
     async def erase(self, scope: Scope | TenantScope, *, force: bool = False) -> Erased:
@@ -466,7 +466,7 @@ class Store(
     SecretStore,
     Protocol,
 ):
-    """Everything that a store does for runs."""
+    """All ports of a store of runs, in one."""
 
 
 class ApprovalRules(Protocol):
@@ -486,10 +486,10 @@ class ApprovalRules(Protocol):
 
 
 class Memories(Protocol):
-    """Texts that users want remembered, each user's apart from all others'."""
+    """The port of memories: texts that users want remembered, kept separate for each user."""
 
     async def remember(self, scope: Scope, text: str) -> Memory:
-        """Store *text* for the user of *scope*; the same text again is the same memory.
+        """Store *text* for the user of *scope*. The same text is stored once.
 
         Raises `StorageError` if *scope* has no user.
         """

@@ -43,14 +43,17 @@ class SummaryStyle:
 
 @record(kw_only=True)
 class Retention:
-    """Settings for what stays in the view: shares of the window below 1, else tokens. Raises `ConfigurationError`."""
+    """Settings for what stays in the view: shares of the window if below 1, else tokens.
+
+    Raises `ConfigurationError` if a value is invalid.
+    """
 
     floor: float = 0.7
     """Size of the conversation below which nothing is summarized."""
     users: float = 0.25
     """The user's messages that stay: the newest, up to this size. The first and the newest one always stay."""
     frees: float = 0.8
-    """What a summary must free at least, of the view; a third of it is enough in a full window."""
+    """The smallest share of the view that a summary must free; in a full window, a third of it is enough."""
     price: float = 0.03
     """Largest price of a summary before the window is full, as a share of the bill so far."""
     max_result_tokens: int = 20_000
