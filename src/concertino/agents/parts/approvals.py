@@ -1,4 +1,4 @@
-"""The part that asks a person before tools run, unless a approval rule allows them."""
+"""The part that asks a person before tools run, unless an approval rule allows them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ...tools.base import Effect
 
 
 class Approvals(Part):
-    """Asks for the calls of the tools in *names*, and of all tools with one of the *effects*.
+    """Asks a person about the calls of the tools in *names*, and of all tools with one of the *effects*.
 
-    *rules*, a store, has the approval rules of users: after `runtime.approve(key, remember="conversation")` or
-    `"always"`, the part asks no more for this tool. Another part may still ask or deny. *who*, *seconds* and *note* are
-    those of `Ask`. Raises `ConfigurationError` if neither names nor effects are given.
+    *rules*, a store, has the approval rules of users: after `runtime.approve(scope, key, remember="conversation")` or
+    `"always"`, the part no longer asks about this tool. Another part may still ask or deny. *who*, *seconds* and *note*
+    are those of `Ask`. Raises `ConfigurationError` if neither names nor effects are given.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Approvals(Part):
         self._ask = Ask(who=who, seconds=seconds, note=note)
 
     async def authorize_tool_call(self, run: RunContext[Any], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
-        """Ask for the chosen tools, unless a rule of the user allows the call."""
+        """Ask a person about the chosen tools, unless a rule of the user allows the call."""
         tool = run.registry.get(call.name)
         if call.name not in self._names and (tool is None or tool.effect not in self._effects):
             return Allow()

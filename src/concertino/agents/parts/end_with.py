@@ -19,9 +19,9 @@ SUBMIT_RESULT = "submit_result"
 class EndWith(Part):
     """Ends the run with the result of the first successful call of one of *tools*.
 
-    With *fields*, the names and descriptions of a result's fields, the part offers such a tool: `submit_result`. The
-    answer is the result as JSON, and its data that of the tool. A field that the model leaves out is null there, and a
-    `Notice` names it.
+    With *fields*, the names and descriptions of a result's fields, the part offers such a tool, `submit_result`. The
+    answer is the result as JSON, and `RunResult.data` has it as the data of the tool. A field that the model leaves out
+    is null, and a `Notice` names it.
 
     If the call is *required* and the model answers without calling a tool, it is asked for the call, until a limit of
     the run is reached.
@@ -77,7 +77,7 @@ class EndWith(Part):
 class SubmitResult(Tool):
     """The tool `submit_result`, with a parameter for each field.
 
-    None is required: a part of a result is better than none.
+    No field is required: a partial result is better than no result.
     """
 
     name, effect, counts_as_iteration = SUBMIT_RESULT, "read", False

@@ -1,4 +1,4 @@
-"""Parts that judge what enters and leaves an agent: messages of users, answers, tool calls and their results."""
+"""Parts that check what enters and leaves an agent: messages of users, answers, tool calls and their results."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class Refusal:
 Judgment = str | Refusal | None
 """None admits a text, a string replaces it, and `Refusal` refuses it."""
 TextCheck = Callable[[RunContext[Any], str], Judgment | Awaitable[Judgment]]
-"""Judges a text; it may ask a model with `run.ask`."""
+"""Checks a text; it may ask a model with `run.ask`."""
 CallCheck = Callable[[RunContext[Any], ToolCall, dict[str, Any]], str | Awaitable[str | None] | None]
-"""Judges a tool call with its arguments. A string denies it, and the model reads it as the reason."""
+"""Checks a tool call with its arguments. A string denies the call; the model reads it as the reason."""
 ResultCheck = Callable[[RunContext[Any], ToolCall, str], str | Awaitable[str | None] | None]
-"""Judges the result of a tool call. A string replaces it."""
+"""Checks the result of a tool call. A string replaces it."""
 
 
 class InputGuardrail(Part):
-    """Judges each message of the user before a model sees it: the first one, and each message to the running agent.
+    """Checks each message of the user before a model sees it, including messages to a running agent.
 
-    A check that fails ends the run, so that nothing passes unjudged.
+    If the check raises, the run ends, so that nothing passes unchecked.
     """
 
     def __init__(self, check: TextCheck) -> None:
@@ -48,9 +48,9 @@ class InputGuardrail(Part):
 
 
 class OutputGuardrail(Part):
-    """Judges the text of each answer before the consumer gets any piece of it.
+    """Checks the text of each answer before the consumer gets any piece of it.
 
-    All pieces are held back until the check returns, also those of attempts that fail and are repeated. A refused
+    All pieces are held back until the check returns, including those of attempts that fail and are repeated. A refused
     answer enters neither the conversation nor the store, and its calls do not run. The reasoning of a replaced answer
     is dropped.
     """
@@ -71,10 +71,11 @@ class OutputGuardrail(Part):
 
 
 class ToolGuardrail(Part):
-    """Judges tool calls before they run, and their results before the model reads them.
+    """Checks tool calls before they run, and their results before the model reads them.
 
-    The event of a replaced result has it as the tool returned it, for the consumer and in the log of a `Runtime`. A
-    data policy for the tool keeps it out of the log.
+    Consumers and observers have already seen the original of a replaced result in a `ToolDone` event. A second one
+    follows, and the log of a `Runtime` removes the first. For results that must not be stored even for that time, use a
+    data policy.
     """
 
     def __init__(self, calls: CallCheck | None = None, results: ResultCheck | None = None) -> None:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 class McpTools(Part):
-    """Offers the tools of a *toolbox*, and asks a person before those run that may change or delete something.
+    """Offers the tools of a *toolbox*, and asks a person before tools run that may change or delete something.
 
-    Which tools those are follows from the servers' annotations, and from `McpServer.effects`, which have precedence: a
-    tool with the effect `read` needs no approval. *approve* is False for an agent without approvals, or with an
-    `Approvals` part of its own. *rules*, a store, has the approval rules of users.
+    The servers' annotations decide which tools those are, unless `McpServer.effects` overrides them: a tool with the
+    effect `read` needs no approval. *approve* is False for an agent without approvals, or with an `Approvals` part of
+    its own. *rules*, a store, has the approval rules of users.
 
     The questions of a server (elicitation) are waits of the tool `ask_person`, with the arguments `message`, `schema`
     and `url`. Resolve them with the form's values as a JSON object; with `failed=True` the user declines. A wait for a
@@ -54,7 +54,7 @@ class McpTools(Part):
     async def load_tools(self, run: RunContext[Any]) -> Sequence[Tool]:
         """Return the tools of the servers to which the run's user has logged in.
 
-        An open call of a resumed run has a tool that waits for the login, also if the user has to log in again.
+        A resumed run also has the tools of its open calls, which wait for the login if the user has to log in again.
         """
         tools = await self._toolbox.tools_of(run.chat.scope)
         known = {tool.name for tool in (*self.tools, *tools)}
@@ -72,7 +72,7 @@ class McpTools(Part):
                     run.registry.register(tool)
 
     async def authorize_tool_call(self, run: RunContext[Any], call: ToolCall, arguments: dict[str, Any]) -> Allow | Ask:
-        """Ask for the tools that may destroy something, unless a rule of the user allows the call."""
+        """Ask a person about tools that may destroy something, unless a rule of the user allows the call."""
         tool = run.registry.get(call.name)
         if not self._approve or not getattr(tool, "destructive", False):
             return Allow()

@@ -15,7 +15,7 @@ _HEADING = "Facts that the user has asked to remember:"
 
 
 class UserMemory(Part):
-    """Offers the tools `store_memory` and `retrieve_memory`, and adds what it remembers to the conversation.
+    """Offers the tools `store_memory` and `retrieve_memory`, and adds known facts to the conversation.
 
     Before the first step of a run it searches the user's memories for the message, and adds up to *retrieve* facts that
     the conversation does not contain yet. Without a user, nothing is remembered and nothing is found.

@@ -15,9 +15,9 @@ Each call replaces the whole list, so repeat what is still true. Call these tool
 class Notes(Part):
     """Offers the tools `note_facts` and `note_tasks`, whose newest calls stay in every request.
 
-    A note is a call in the conversation, and nothing else: it is resumed, forked, redacted, kept and erased like the
-    conversation. What a later call replaced can be found with `recall`. A list has at most *characters*; the model
-    reads an error if it writes a longer one.
+    A note is only a call in the conversation: it is resumed, forked, redacted, kept and erased like the conversation.
+    `recall` finds lists that a later call has replaced. A list has at most *characters*; the model reads an error if it
+    writes a longer one.
 
     Raises `ConfigurationError` if *characters* is not positive.
     """

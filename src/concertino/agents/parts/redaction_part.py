@@ -1,4 +1,4 @@
-"""The part that keeps what patterns match out of a run."""
+"""The part that keeps text that matches patterns out of a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...orchestrator.journal.patterns import EMAIL, Pattern
 
 
 class TextRedaction(Part):
-    """Keeps what *patterns* match out of a run and its sub-agents: out of requests, stores, events and logs.
+    """Keeps text that matches *patterns* out of a run and its sub-agents: out of requests, stores, events and logs.
 
     The default is `EMAIL`. Tools get redacted arguments too: a tool that needs an address takes it from `deps`.
     """

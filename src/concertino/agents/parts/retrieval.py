@@ -1,4 +1,4 @@
-"""Parts that find things out: in documents, or by a team of researchers."""
+"""Parts that retrieve information: from documents, or by a team of researchers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Documents(Part):
     """Offers the search and reading tools of a *library*, and adds the best passages to the conversation.
 
     Before the first step of a run it searches the library for the user's message, and adds up to *retrieve* passages;
-    0 for the tools alone.
+    with 0, it only offers the tools.
     """
 
     def __init__(self, library: Library, retrieve: int = 3) -> None:

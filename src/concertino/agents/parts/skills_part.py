@@ -23,9 +23,10 @@ _HEADING = "# Skills\nBefore you do what a skill is for, load its instructions w
 class Skills(Part):
     """Lists *skills* in the prompt, one line each, and offers the tools that load them and read their files.
 
-    With *scripts*, the limits of a script, there is a tool that runs scripts. Each such call asks a person, unless
-    *approve* is False or a rule of the user in *rules*, a store, allows it. A script runs in *folder*; the default is a
-    new folder, which is removed after the call. Raises `ConfigurationError` if two skills have the same name.
+    With *scripts*, the limits of a script, it also offers a tool that runs scripts. Each such call needs a person's
+    approval, unless *approve* is False or a rule of the user in *rules*, a store, allows it. A script runs in *folder*;
+    the default is a new folder, which is removed after the call. Raises `ConfigurationError` if two skills have the
+    same name.
     """
 
     def __init__(

@@ -31,13 +31,13 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class ToolSearch(Part):
-    """Defers the tools of an agent once their definitions exceed *share* of the model's context.
+    """Hides the tools of an agent once their definitions exceed *share* of the model's context.
 
     The model then sees the tools in *keep* and `find_tools`. A search returns up to *limit* tools. Their definitions
-    are in all later requests of the run, and of the runs that continue its conversation. They are called like any
-    tool: all hooks, effects and approvals apply. Below the share nothing changes.
+    are in all later requests of the run, and of the runs that continue its conversation. They are called like any tool:
+    all hooks, effects and approvals apply. Below the share, nothing changes.
 
-    Each search adds definitions before the conversation, so that the provider's cache of that request is lost once.
+    Each search adds definitions before the conversation, so the provider's cache of the conversation is lost once.
 
     Raises `ConfigurationError` if *share* is not between 0 and 1, or *limit* is not positive.
     """
