@@ -49,9 +49,9 @@ class ResearchState:
 class DeepResearchSupervisor(AgentConfig[ResearchState]):
     """An agent with three tools: researcher, feedback questions and report. The report is the run's answer.
 
-    A turn without calls is retried, from the second retry on with the cheaper *retry_model*. The report is forced when
-    the retries or the tool calls are exhausted. Malformed arguments of the report are repaired. Only calls of the three
-    tools are stored.
+    A turn without calls is retried, from the second retry on with the cheaper *retry_model*. When the retries or the
+    tool calls are exhausted, the model must call the report. Malformed arguments of the report are repaired. Only calls
+    of the three tools are stored.
     """
 
     name = "supervisor"

@@ -36,7 +36,7 @@ class Knowledge(Protocol):
         ...
 
     async def write(self, scope: Scope, subject: str, facts: Sequence[Fact], replaced: Sequence[str]) -> None:
-        """Add *facts* about *subject* in place of those of the sources in *replaced*. Writing twice is writing once."""
+        """Replace the facts about *subject* from the sources in *replaced* by *facts*. Writing is idempotent."""
         ...
 
     async def erase(self, scope: Scope) -> None:
@@ -55,7 +55,7 @@ class FileKnowledge:
         return await asyncio.to_thread(self._read, self._path(scope, subject))
 
     async def write(self, scope: Scope, subject: str, facts: Sequence[Fact], replaced: Sequence[str]) -> None:
-        """Add *facts* in place of those of the sources in *replaced*."""
+        """Replace the facts from the sources in *replaced* by *facts*."""
         await asyncio.to_thread(self._write, self._path(scope, subject), facts, replaced)
 
     async def erase(self, scope: Scope) -> None:
@@ -103,7 +103,7 @@ def file_digest(root: Path | None, source: str) -> str | None:
 
 
 def split_facts(root: Path | None, facts: Iterable[Fact]) -> tuple[list[Fact], list[Fact]]:
-    """Return the facts whose sources are as they were, and those whose files have changed or gone."""
+    """Return the facts whose sources are unchanged, and those whose files have changed or are missing."""
     current: dict[str, str | None] = {}
     fresh: list[Fact] = []
     stale: list[Fact] = []

@@ -34,15 +34,15 @@ class GoalState:
     rounds: int = 0
     reached: bool = False
     reason: str = ""
-    """Why the last answer did not count."""
+    """The reason why the last answer did not count."""
 
 
 class GoalAgent(AgentConfig[GoalState]):
-    """An agent whose answer counts once its goal is reached.
+    """An agent whose answer counts only if its goal is reached.
 
-    *check* decides, such as a function that runs the tests; without one, a judge model reads the conversation. After
-    *rounds* refused answers, or at a limit or budget, the run ends, and its answer states that the goal is not reached.
-    Raises `ConfigurationError` if a setting is invalid.
+    *check* decides, for example by running the tests; without one, a judge model reads the conversation. After *rounds*
+    refused answers, or at a limit or budget, the run ends, and its answer states that the goal is not reached. Raises
+    `ConfigurationError` if a setting is invalid.
     """
 
     def __init__(

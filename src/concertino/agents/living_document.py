@@ -12,27 +12,27 @@ from ..records import record
 
 @record
 class DocumentEntry:
-    """One update of a section."""
+    """An update of a section."""
 
     section: str
     text: str
     version: int
     """The version of the section that this update made, from 1."""
     label: str = ""
-    """When the update was made, such as `pass 2`."""
+    """The time of the update, such as `pass 2`."""
     source: tuple[str, ...] = ()
-    """Where the text comes from, such as the tool calls that its author had read."""
+    """The origin of the text, such as the tool calls whose results its author had read."""
     conflict: bool = False
-    """True if the section had changed since the author of the update read it."""
+    """Whether the section had changed since the author of the update read it."""
 
 
 @record(frozen=False)
 class LivingDocument:
-    """Versioned sections. Make it a field of an agent's state: the journal then keeps it with every step.
+    """A document of versioned sections. Make it a field of an agent's state: the journal then keeps it with every step.
 
     An update is appended to its section; in a section that is *replaced*, it becomes the whole text. Its author may
-    name the version of the section that it has read. If the section has changed since, both texts stay in an appended
-    section, and a replaced section stays as it is; the entry is marked as a conflict. Nothing is ever lost: `history`
+    name the version of the section that it has read. If the section has changed since, the entry is marked as a
+    conflict: an appended section keeps both texts, and a replaced section stays as it is. Nothing is lost: `history`
     has all entries.
     """
 

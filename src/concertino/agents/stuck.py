@@ -15,7 +15,7 @@ _SHOWN = 200
 
 @record
 class Stuck:
-    """A pattern that shows an agent making no headway."""
+    """A pattern that shows that an agent makes no progress."""
 
     kind: StuckKind
     evidence: tuple[str, ...]
@@ -27,10 +27,10 @@ class Stuck:
 
 @record(frozen=False)
 class StuckDetection:
-    """Watches the calls and the progress of an agent. Make it a field of the agent's state, as `LivingDocument`.
+    """Watches the calls and the progress of an agent. Make it a field of the agent's state, like `LivingDocument`.
 
-    It decides nothing: `check` returns what it has found, once, and the agent nudges, escalates or stops. A call that
-    is repeated with another result counts as progress, so polling is not a pattern.
+    It decides nothing: `check` returns a pattern once, and the agent nudges, escalates or stops. A repeated call with
+    another result counts as progress, so polling is not a pattern.
     """
 
     identical: int = 3
@@ -51,7 +51,7 @@ class StuckDetection:
             check_whole("StuckDetection", name, getattr(self, name), 2)
 
     def fresh(self) -> StuckDetection:
-        """Return a detection with the same thresholds that has seen nothing."""
+        """Return a new detection with the same thresholds."""
         return StuckDetection(self.identical, self.alternations, self.errors, self.idle)
 
     def observe(self, name: str, arguments: str, result: str, *, failed: bool) -> None:

@@ -25,13 +25,13 @@ class LoopConfig:
 
     max_passes: int = 5
     cost_budget: Decimal = Decimal("0.50")
-    """US dollars per run. A pass begins only below it; costs that are not known count as nothing."""
+    """US dollars per run. A pass begins only below this amount; unknown costs count as nothing."""
     token_budget: int = 200_000
-    """Tokens per run, as the cost budget."""
+    """Tokens per run, limited like the cost."""
     auto_approve: bool = False
     """Whether calls that write run without a person's approval."""
     think_model: str | None = None
-    """The id of the model that decides, `provider:name`; None for the chat's model."""
+    """The id (`provider:name`) of the model that makes the decisions; None for the chat's model."""
     synthesize_model: str | None = None
     """The model that writes the answer if the loop ends without one; None for the chat's model."""
     escalation_model: str | None = None
@@ -41,7 +41,7 @@ class LoopConfig:
     tool_calls: int = 50
     """Tool calls per run."""
     temperature: float | None = None
-    """Of the decisions; None for the model's default. Models that reason refuse another one."""
+    """The temperature of the decisions; None for the model's default. Reasoning models refuse any other value."""
 
     def __post_init__(self) -> None:
         try:
@@ -64,14 +64,14 @@ class LoopConfig:
             raise _invalid("temperature", self.temperature, "a number")
 
     def merged(self, overrides: Mapping[str, Any]) -> LoopConfig:
-        """Return this configuration with *overrides*. Raises `ConfigurationError` for a name that does not exist."""
+        """Return this configuration with *overrides*. Raises `ConfigurationError` for an unknown name."""
         check_fields("loop", overrides, LoopConfig)
         return dataclasses.replace(self, **overrides)
 
 
 @record(kw_only=True)
 class WorkerContext:
-    """The values that a prompt may name. They stay the same from turn to turn, so that a cache keeps the prompt."""
+    """The values that a prompt may name. They stay the same from turn to turn, so that the prompt can be cached."""
 
     tenant: str
     user: str
@@ -95,7 +95,7 @@ Prompt = str | Callable[[Any], str]
 
 @record(kw_only=True)
 class PreEnrichment:
-    """The tools that run before the first pass: a small model chooses them. Only tools that read can be chosen."""
+    """Tools that run before the first pass. A small model chooses them among those with the effect `read`."""
 
     enabled: bool = True
     max_tools: int = 3
@@ -108,7 +108,7 @@ class PreEnrichment:
     tool_seconds: float = 12.0
     """The time limit of each tool."""
     prompt: Prompt = ""
-    """The question which tools to choose: a function of the `EnrichmentContext`, or a template with `$goal` as well."""
+    """The prompt for the choice: a function of the `EnrichmentContext`, or a template, also with `$goal`."""
 
     def __post_init__(self) -> None:
         check_whole("PreEnrichment", "max_tools", self.max_tools)
@@ -127,11 +127,11 @@ _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 class WorkerDefinition:
     """A worker as data. Raises `ConfigurationError` if a field is invalid.
 
-    The engine, not the definition, adds the contract of the decisions and, unless the prompt names `$tools`, the tools.
+    The worker adds the rules for decisions to the system prompt and, unless the prompt names `$tools`, the tools.
     """
 
     id: str
-    """The name of the agent, in addresses, events and records."""
+    """The name of the agent in URLs, events and records."""
     name: str
     system_prompt: Prompt
     """The expertise: data model, plan of work, form of the answer, rules."""
@@ -142,11 +142,11 @@ class WorkerDefinition:
     long_description: str = ""
     icon: str = ""
     status: Literal["active", "coming_soon"] = "active"
-    """A worker that is coming soon refuses every run."""
+    """`coming_soon`: every run is refused."""
     registry: str = ""
     """The name of the registry of its tools, if there are several."""
     tools: Sequence[str] = ()
-    """The tools that it may call; none for all tools of the registry."""
+    """The names of the tools that it may call; empty for all tools of the registry."""
     loop: Mapping[str, Any] = field(default_factory=dict)
     """Fields of `LoopConfig` that differ from the defaults."""
     sections: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(("plan", "findings", "results"), ""))

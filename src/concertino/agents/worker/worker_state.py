@@ -13,9 +13,9 @@ from .definition import Confidence, LoopConfig
 RESPONDED = "responded"
 """Why the loop ended with an answer of the model that decides."""
 EMPTY_RESPONSE = "empty_response"
-"""Why the loop ended: the model wanted to respond, and wrote no answer."""
+"""Why the loop ended: the model responded without an answer."""
 MOST_IDLE = 3
-"""Passes without tools, one after another, after which the loop ends."""
+"""Consecutive passes without tools after which the loop ends."""
 _STALE = 2
 
 
@@ -39,9 +39,9 @@ class WorkerState:
     idle: int = 0
     """The number of passes without tools since the last pass with tools."""
     escalated: str = ""
-    """Why the escalation model has taken over; empty if it has not."""
+    """The reason why the escalation model has taken over; empty if it has not."""
     unreadable: str = ""
-    """What was wrong with the last answer; empty if it was a decision."""
+    """The problem with the last answer; empty if it was a decision."""
     retries: bool = False
     """Whether the next step repeats the pass, because its decision was unreadable."""
     gathered: int = 0
@@ -49,12 +49,12 @@ class WorkerState:
     sources: list[str] = field(default_factory=list)
     """The calls whose results the model has read since its last decision."""
     repairs: list[str] = field(default_factory=list)
-    """How decisions that did not match the contract were read."""
+    """The repairs of malformed decisions."""
     ended: str = ""
     """Why the loop ended; see `EXIT_CONDITIONS`."""
 
     def can_escalate(self, config: LoopConfig) -> bool:
-        """Return whether a stronger model is left."""
+        """Return whether the worker can still change to a stronger model."""
         return config.escalation_model is not None and not self.escalated
 
     @property
@@ -64,7 +64,7 @@ class WorkerState:
         return len(last) == _STALE and last[0] == last[1] != "high"
 
     def escalate(self, reason: str) -> None:
-        """Let the escalation model take over; what makes it stale is counted anew."""
+        """Let the escalation model take over; only its own passes count as stale from now on."""
         self.escalated = reason
         self.confidence = []
 

@@ -27,17 +27,17 @@ class Verifier:
     """A model that checks a step before it counts as completed."""
 
     strictness: Strictness = "medium"
-    """`low`: refuse evident failures; `medium`: the notes must follow from the results; `high`: every statement needs
-    evidence, and each turn with tools is checked as well."""
+    """`low`: only evident failures are refused; `medium`: the notes must follow from the results; `high`: every
+    statement needs evidence, and each turn with tools is checked too."""
     model: str | None = None
     """The id of the model, such as a cheaper one; None for the chat's."""
     retries: int = 2
-    """How often the step is tried again with the verifier's instruction."""
+    """The number of times that the step is tried again with the verifier's instruction."""
     tie_break: Literal["judge", "person", "accept", "fail"] = "person"
     """The decision when agent and verifier still disagree: `accept` is the agent's, `fail` the verifier's."""
     judge_model: str | None = None
     who: tuple[str, ...] = ()
-    """Names of the people who may answer a review; empty for all that the product admits."""
+    """Ids of the users who may answer a review; empty for every scope that reaches the run."""
 
     def __post_init__(self) -> None:
         _one_of("strictness", self.strictness, ("low", "medium", "high"))
@@ -49,7 +49,7 @@ class Verifier:
 class Routing:
     """A question that classifies the task before the first step; the answer is the variable `complexity`.
 
-    Any agent step may override it: it sets `complexity` as it completes.
+    An agent step may override it by setting `complexity` when it completes.
     """
 
     levels: Mapping[str, str] = field(
@@ -70,7 +70,7 @@ class Routing:
 
 @record(kw_only=True)
 class AgentStep:
-    """A step that a model does, with tools, until it calls `complete_step`. With a verifier it is a verified step."""
+    """A step of a model with tools, until it calls `complete_step`. With a verifier, it is a verified step."""
 
     id: str
     prompt: str
@@ -78,14 +78,14 @@ class AgentStep:
     tools: Sequence[str] = ()
     """Names of the tools of the registry that the step may call."""
     sets: Mapping[str, str] = field(default_factory=dict)
-    """Variables that the completion must set, with descriptions. It can set no others."""
+    """Variables that the completion must set, with descriptions. It can set no other variables."""
     output: str = ""
     """The variable that gets the notes."""
     when: Condition | None = None
     model: str | None = None
     verifier: Verifier | None = None
     outside: bool = False
-    """True if an outside agent does the step; see `workflow_tools`."""
+    """Whether an outside agent does the step; see `workflow_tools`."""
 
 
 @record(kw_only=True)
@@ -104,12 +104,12 @@ class PlannedStep:
     who: tuple[str, ...] = ()
     most_items: int = 20
     replans: int = 1
-    """How often a new plan is made after a failed item, an unmet outcome, or a denied plan."""
+    """The number of new plans after a failed item, an unmet outcome, or a denied plan."""
 
 
 @record(kw_only=True)
 class ScriptedStep:
-    """A step that is one call of a tool, without a model."""
+    """A step that is a single call of a tool, without a model."""
 
     id: str
     tool: str | Tool | Callable[..., Any]
@@ -156,7 +156,7 @@ class Loop:
     most: int = 50
     """The largest number of rounds."""
     otherwise: Literal["fail", "continue"] = "fail"
-    """What happens after that many rounds if the loop is not done."""
+    """The treatment of a loop that is not done after `most` rounds."""
 
 
 @record(kw_only=True)
@@ -167,7 +167,7 @@ class Workflow:
     steps: Sequence[Step | Loop]
     description: str = ""
     prompt: str = ""
-    """The system prompt of all agent steps; the engine adds how a step is completed."""
+    """The system prompt of all agent steps; instructions for completing a step are added."""
     variables: Mapping[str, Any] = field(default_factory=dict)
     """Initial values."""
     mode: Literal["tools", "structured"] = "tools"
@@ -179,9 +179,9 @@ class Workflow:
     tool_calls: int = 200
     """The limit of the tool calls of a run."""
     reminders: int = 3
-    """How often a model that stops without completing its step is reminded."""
+    """The number of reminders for a model that stops without completing its step."""
     on_stuck: OnStuck | Callable[[Any, Any], OnStuck] = "nudge"
-    """What happens when the agent is stuck: an answer for all cases, or a function of the run and the `Stuck`."""
+    """The reaction to an agent that is stuck: one for all cases, or a function of the run and the `Stuck`."""
     stuck: StuckDetection = field(default_factory=StuckDetection)
     """The thresholds."""
 

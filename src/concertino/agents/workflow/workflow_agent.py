@@ -1,4 +1,4 @@
-"""`WorkflowAgent`: an agent that does the steps of a `Workflow`. The engine advances; the model never does."""
+"""`WorkflowAgent`: an agent that runs the steps of a `Workflow`. The engine advances the steps, never the model."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _SHOWN = 2_000
 
 
 class WorkflowAgent(AgentConfig[WorkflowState]):
-    """An agent that does the steps of a workflow, in their order.
+    """An agent that runs the steps of a workflow, in their order.
 
-    *tools* has the tools that its steps name. With *knowledge*, facts about *subject* (the workflow's name) are read
-    before a run and written after it; the sources of facts are files below *root*. Raises `ConfigurationError` if a
-    step names a tool that does not exist.
+    *tools* has the tools that the steps name. With *knowledge*, facts about *subject* (by default the workflow's name)
+    are read before a run and written after it; their sources are files below *root*. Raises `ConfigurationError` if a
+    step names an unknown tool.
     """
 
     is_workflow = True
