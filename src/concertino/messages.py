@@ -129,7 +129,7 @@ class Media(_Digested):
 
     @property
     def is_text(self) -> bool:
-        """Whether the type is text, which every model can read."""
+        """True if the type is text, which every model can read."""
         return self.essence.startswith("text/") or self.essence in _TEXTS
 
     @property

@@ -1,7 +1,7 @@
 """`OpenTelemetry`: an observer that makes spans and metrics of events.
 
-The event loop only chooses ids and notes the time. A thread makes the spans (`late_span`), their attributes and ends,
-and the measurements (`spans`): no run waits for a processor or an exporter.
+The event loop only chooses ids and records times. A thread creates and ends the spans (`late_span`), with their
+attributes and the measurements (`spans`), so that no run waits for a processor or an exporter.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ attach, get_current = _runtime.attach, _runtime.get_current
 class OpenTelemetry:
     """An observer that emits spans and metrics: `Runtime(..., observers=[OpenTelemetry()])`.
 
-    It uses the global providers of OpenTelemetry unless it is given others. *content* adds the texts of tasks, answers,
-    arguments and results to the spans, as far as the data policy shows them to observers.
+    By default, it uses the global providers of OpenTelemetry. *content* adds the texts of tasks, answers, arguments and
+    results to the spans, as far as the data policy shows them to observers.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class OpenTelemetry:
         self.metrics.watch(counts)
 
     def flush(self, seconds: float = 5.0) -> bool:
-        """Wait until all spans have reached their exporters. Return False if that takes longer than *seconds*."""
+        """Wait until all spans have reached their exporters. Return False if this takes longer than *seconds*."""
         return self.background.flush(seconds)
 
     # -- traces across processes -----------------------------------------------------------------------------------

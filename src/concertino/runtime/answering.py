@@ -49,10 +49,10 @@ class Answering:
 
         Raises `ConfigurationError` if the schema of the call's tool rejects the arguments.
 
-        If the call names people, only they may answer, each in a scope of the same tenant. Otherwise a scope may answer
-        that reaches the run.
+        If the call names people, only they may answer, each with their own scope of the same tenant. Otherwise, any
+        scope that reaches the run may answer.
 
-        *remember* adds an approval rule in the same transaction: the part `Approvals` asks no more for calls of the
+        *remember* adds an approval rule in the same transaction: the part `Approvals` no longer asks about calls of the
         tool by this agent for the run's user, in this conversation or always. Raises `RunStateError` without a user or
         a conversation.
         """
@@ -73,10 +73,10 @@ class Answering:
         return await self._answer(scope, key, "denied", reason)
 
     async def resolve(self, scope: AnyScope, key: str, content: Any, *, failed: bool = False) -> AnswerOutcome:
-        """Return the result, or the error, of a call that waits for one. The first answer wins.
+        """Deliver the result, or with *failed* the error, of a waiting call. The first answer wins.
 
-        A call whose tool is declared as remote accepts its result as soon as it runs. Raises `UnknownWaitError`, and
-        `RunStateError` if the call waits for an approval.
+        A call of a remote tool accepts its result as soon as it runs. Raises `UnknownWaitError`, and `RunStateError` if
+        the call waits for an approval.
         """
         wait = await self.store.wait(scope, key)
         if wait is not None and wait.kind == "approval" and wait.resolution is None:

@@ -24,7 +24,7 @@ from .event_window import EventWindow
 from .event_writer import EventWriter
 
 POLL = 0.025
-"""Seconds between two looks for the events of other processes, while a reader waits for them."""
+"""Seconds between two polls for the events of other processes, while a reader waits for them."""
 RARE = 0.5
 """The same with a bell, which may lose a ring."""
 GRACE = 1.0
@@ -44,10 +44,10 @@ class _Listener:
 
 
 class EventLog:
-    """Reads the logs of a store, and has the writers of this process.
+    """The logs of a store, for readers, and the writers of this process.
 
-    A reader takes what it needs: recent events of a run in this process from memory, everything else in pages from the
-    store. So a slow or absent reader costs no memory.
+    A reader gets recent events of a run in this process from memory, and all others in pages from the store, so a slow
+    or absent reader costs no memory.
     """
 
     def __init__(self, store: Store) -> None:

@@ -57,7 +57,7 @@ class LiveRun:
 
     @property
     def done(self) -> bool:
-        """Whether the run has ended or is suspended."""
+        """True once the run has ended or is suspended."""
         return self._ended.is_set()
 
     async def started(self) -> None:

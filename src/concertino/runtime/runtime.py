@@ -232,7 +232,7 @@ class Runtime(Answering):
         """Yield a run's events after number *after* with their numbers, and follow the run in any process.
 
         The numbers are the same in every process. Events are yielded once they are stored, so a crash cannot revoke
-        them; a `Voided` event names those that a crash has undone. A reader that was away gets the complete answers
+        them; a `Voided` event names events that a crash has undone. A reader that was away gets complete answers
         instead of their pieces. The iteration ends with the run; with *until* `suspended`, also when the run waits.
         Raises `UnknownRunError`, and `RunStateError` for a sub-agent's run: the log of its root has its events.
         """

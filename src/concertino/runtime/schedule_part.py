@@ -32,10 +32,10 @@ class Scheduling(Part):
     """Offers the tools `set_schedule`, `list_schedules` and `remove_schedule`.
 
     A schedule belongs to the user of the run, and sends its message to the same agent: in the conversation in which it
-    was set, or each time in a new one without a conversation. The agent sees and removes the schedules of this user
-    that send to it, and no others. *runtime* is a function, because a runtime is made after its agents. A user has at
-    most *most* schedules with the agent, whose times are at least *every* apart. *budget* limits each run. A person
-    approves each new schedule, unless *approve* is False. Times without a zone are in *zone*.
+    was set, or without one, each time in a new conversation. The agent sees and removes only the schedules of this user
+    that send to it. *runtime* is a function, because a runtime is created after its agents. A user has at most *most*
+    schedules with the agent, whose times are at least *every* apart. *budget* limits each run. A person approves each
+    new schedule, unless *approve* is False. Times without a zone are in *zone*.
 
     Raises `ConfigurationError` if a setting is invalid.
     """

@@ -1,4 +1,4 @@
-"""The times of a schedule: cron expressions in a time zone, and what becomes of missed times. It does no I/O."""
+"""The times of a schedule: cron expressions in a time zone, and the policy for missed times. No I/O."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ LATE = 60.0
 class Cron:
     """Repeated times: a cron expression of five fields in a time zone. Needs the extra `schedules`.
 
-    At a change of the clock, a time that is skipped starts at the end of the gap, and a time that occurs twice starts
-    once; an hour given as `*` counts both hours.
+    When clocks change, a skipped time starts at the end of the gap, and a time that occurs twice starts once; an hour
+    given as `*` counts both hours.
     """
 
     expression: str

@@ -42,13 +42,13 @@ def create_app(
     hosts: Sequence[str] = (),
     routes: Mapping[str, Sequence[BaseRoute]] | None = None,
 ) -> Starlette:
-    """Return the web API of *runtime*, which the caller has entered and closes.
+    """Return the web API of *runtime*, which the caller enters before and closes afterwards.
 
-    *authenticate* returns the scope of each request; nothing in the request changes it. Users may talk to *agents*, by
-    default all of the runtime; the first is the default of a conversation. Without *files* there are no uploads. Pages
-    of *origins*, such as `https://chat.example.com`, may call the API from a browser. *hosts* are the host names of
-    requests that are answered, by default all. *routes* has further routes by the path below which they are, such as
-    those of a front-end protocol below `/v1`: they have the same protection, and read `request.state.scope`.
+    *authenticate* returns the scope of each request; the request cannot change it. Users may talk to *agents*, by
+    default all of the runtime; the first one is the default of a conversation. Without *files*, there are no uploads.
+    Pages of *origins*, such as `https://chat.example.com`, may call the API from a browser. Only requests to the host
+    names *hosts* are answered, by default all. *routes* has further routes by the path below which they are mounted,
+    such as those of a front-end protocol below `/v1`: they have the same protection, and read `request.state.scope`.
 
     Raises `ConfigurationError` if the runtime lacks one of the agents.
     """

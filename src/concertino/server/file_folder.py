@@ -1,4 +1,4 @@
-"""Uploads: files in a folder, each scope's apart from all others', until a message has their content."""
+"""Uploads: files in a folder, separate for each scope, until a message contains them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TYPES = (
     *("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf", "application/json"),
     *("text/plain", "text/markdown", "text/csv", "audio/mpeg", "audio/wav"),
 )
-"""The media types that a folder takes by default."""
+"""The media types that a folder accepts by default."""
 _SWEEP = 60.0
 _ID = re.compile(r"file_[0-9a-f]{24}")
 
@@ -43,10 +43,10 @@ class UploadedFile:
 
 
 class FileFolder:
-    """Keeps uploads below *path*, which all processes on one store share.
+    """Stores uploads below *path*, which all processes on one store share.
 
-    It takes the media types *types*, at most *most_bytes* of one file, and *most_files* of each scope. An upload is
-    removed *keep_seconds* after it: a message that names it has its own copy, under the data policy. Methods raise
+    It accepts the media types *types*, files of at most *most_bytes*, and *most_files* files of each scope. An upload
+    is removed after *keep_seconds*; a message with the file has its own copy, under the data policy. Methods raise
     `StorageError` if the folder cannot be read or written.
     """
 

@@ -20,8 +20,8 @@ def login_routes(oauth: McpOAuth) -> list[Route]:
 
     They are `/mcp/callback` and the addresses one level below it.
 
-    The product's `authenticate` must recognize the user in a request without any header of the product's own, as by a
-    cookie that is `SameSite=Lax`, because another site sends the browser here.
+    The product's `authenticate` must recognize the user without a header of the product's own, for example by a cookie
+    that is `SameSite=Lax`, because another site sends the browser here.
     """
 
     async def callback(request: Request) -> Response:

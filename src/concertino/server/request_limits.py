@@ -24,18 +24,19 @@ class ServerLimits:
     """The limits of one process. Raises `ConfigurationError` if one is not above 0."""
 
     body_bytes: int = 8 * 2**20
-    """Most bytes of a request's body; a `FileFolder` has a limit of its own."""
+    """The most bytes of a request's body; a `FileFolder` has its own limit."""
     body_seconds: float = 60.0
-    """Most seconds until a body has arrived."""
+    """The most seconds until a body has arrived."""
     requests: int = 600
-    """Most requests of a scope in `per_seconds`, also all at once."""
+    """The most requests of a scope in `per_seconds`, also all at once."""
     refusals: int = 300
-    """Most requests without a session of a client's address in `per_seconds`: then it is refused unasked."""
+    """The most requests without a session from a client's address in `per_seconds`. Further requests are refused
+    without authentication."""
     per_seconds: float = 60.0
     streams: int = 50
-    """Most streams of events that a scope may have open."""
+    """The most streams of events that a scope may have open."""
     stream_seconds: float = 3600.0
-    """Most seconds of a stream: then the client connects again, and is authenticated again."""
+    """The most seconds of a stream. Afterwards, the client connects again, and is authenticated again."""
 
     def __post_init__(self) -> None:
         for name in ("body_bytes", "requests", "refusals", "streams"):

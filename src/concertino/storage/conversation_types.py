@@ -10,7 +10,7 @@ from ..messages import Message
 from ..records import record
 
 TurnState = Literal["queued", "running", "waiting", "dead_letter"] | RunStatus
-"""`queued`: it starts after the turn in progress. `waiting`: only waits are left, such as an approval. `dead_letter`:
+"""`queued`: it starts after the turns before it. `waiting`: only waits are left, such as an approval. `dead_letter`:
 not resumed again until it is retried or stopped. Otherwise the state of its run."""
 ENDED_STATES: frozenset[TurnState] = frozenset(("completed", "limited", "failed", "cancelled"))
 Rating = Literal["up", "down"]
@@ -32,8 +32,8 @@ class QueuedTurn:
 
     run_id: str
     input: dict[str, Any]
-    """The chat as JSON; {} if it is damaged. Erased when the turn starts: its journal then has it as the data policy
-    demands."""
+    """The chat as JSON; {} if it is damaged. Erased when the turn starts; then its journal has the chat as the data
+    policy leaves it."""
     parent: str | None = None
     """The turn that it follows; None for the leaf at its start."""
     key: str = ""
@@ -52,7 +52,7 @@ class StoredConversation:
     agent: str
     created: float
     updated: float
-    """When its last turn was appended."""
+    """The time when its last turn was appended."""
     title: str = ""
     leaf: str = ""
     """Run id of the active leaf; empty without turns."""

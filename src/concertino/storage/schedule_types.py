@@ -7,8 +7,8 @@ from typing import Any, Literal
 from ..records import record
 
 Missed = Literal["skip", "once", "all"]
-"""What becomes of times that passed while no process looked. `skip`: nothing. `once`: the last of them starts. `all`:
-each of them starts, the last ones if they are too many."""
+"""The policy for times that passed while no process was running. `skip`: none starts. `once`: the last one starts.
+`all`: all start, or the last ones if there are too many."""
 
 
 @record(kw_only=True)
@@ -22,9 +22,9 @@ class Schedule:
     input: dict[str, Any]
     """The chat as JSON."""
     conversation_id: str = ""
-    """The conversation that the messages are sent to; empty: each begins a new one."""
+    """The conversation to which the messages are sent; if empty, each message begins a new one."""
     cron: str = ""
-    """The times as a cron expression of five fields; empty: once."""
+    """The times as a cron expression of five fields; empty for a single time."""
     at: float | None = None
     """The time of a schedule without `cron`."""
     zone: str = "UTC"
@@ -33,4 +33,4 @@ class Schedule:
     most: int = 10
     """Most times that start at once after a pause, with `missed="all"`."""
     due_at: float | None = None
-    """When it is next due, in seconds since 1970; None while it is paused."""
+    """The next time, in seconds since 1970; None while the schedule is paused."""

@@ -1,4 +1,4 @@
-"""`Vault`: secrets of users in a store, encrypted, and each bound to its scope and name."""
+"""`Vault`: secrets of users in a store, encrypted and bound to their scope and name."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class Vault:
         return await self._store.put_secret(scope, name, sealed, version=version)
 
     async def claim(self, scope: Scope, name: str, *, version: int, seconds: float) -> bool:
-        """Claim *version* of a secret for *seconds*, before it is replaced. Return False if another process has."""
+        """Claim *version* of a secret for *seconds*, to replace it. Return False if another process has claimed it."""
         return await self._store.claim_secret(scope, name, version=version, seconds=seconds)
 
     async def delete(self, scope: Scope, name: str, *, version: int | None = None) -> bool:
-        """Erase a secret, if it has *version*; with None, whichever it has. Return whether there was one."""
+        """Erase a secret if it has *version*, or with None in any version. Return whether there was one."""
         return await self._store.delete_secret(scope, name, version=version)

@@ -1,4 +1,4 @@
-"""The token engine: the record of a conversation, the view that a model is sent, and the cost of both. No I/O.
+"""The token engine: the record of a conversation, the view for the model, and the cost of both. No I/O.
 
 engine = TokenEngine(counter, limit=200_000)
 engine.append(message)                              # counted once, when the count is needed
@@ -42,7 +42,7 @@ _LARGEST_MESSAGE, _ANSWER = 0.75, 2_000
 
 
 class TokenEngine:
-    """The record and the view of one conversation; if it is too short for edits, it is not counted.
+    """The record and the view of a conversation. A conversation that is too short for edits is not counted.
 
     *limit* is the context in tokens of the model that is asked next. *clock* returns seconds.
     """
@@ -230,9 +230,9 @@ class TokenEngine:
         prepared: Iterable[Edit] = (),
         unread: UnreadPart | None = None,
     ) -> None:
-        """Apply the journaled *edits* of this run, after all messages that they concern; *prepared* as the property.
+        """Apply the journaled *edits* of this run, after all their messages; for *prepared*, see the property.
 
-        *unread* is the part of the record that was not read, and stands in it as `UNREAD`.
+        *unread* is the part of the record that was not read; `UNREAD` represents it.
         """
         first = 0
         if unread is not None:
@@ -247,7 +247,7 @@ class TokenEngine:
         self._monitor.sent_at = self._clock()
 
     def complete_record(self, messages: Sequence[Message], edits: Sequence[Edit]) -> None:
-        """Take in the first *messages* of the record, and its first *edits*, in place of what was not read of them."""
+        """Insert the first *messages* of the record, and its first *edits*, in place of the unread part."""
         view = self._view
         if view.unread is not None:
             fill(view.record, messages)

@@ -20,8 +20,8 @@ class AskSettings(TypedDict, total=False):
     seconds: float | None
     """The time limit, retries included; by default there is no limit."""
     audience: Audience
-    """Who sees the answer while it arrives: `internal` (the default) streams nothing; `draft` and `answer` stream
-    `TextDelta` events of that audience. A sub-agent's answer is a draft at most."""
+    """Intended readers of the answer while it arrives. `internal` (the default) streams nothing; `draft` and `answer`
+    stream `TextDelta` events of that audience. For a sub-agent, `answer` counts as `draft`."""
     effort: Effort | None
     """The amount of reasoning; the default is the model's."""
     temperature: float | None

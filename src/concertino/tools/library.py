@@ -10,10 +10,10 @@ from ..records import record
 
 
 def source_id(location: str) -> str:
-    """Return the id under which a location is cited: the same on every machine and in every run.
+    """Return the id with which a location is cited: the same on every machine and in every run.
 
-    It has 128 bits of BLAKE2b: parallel researchers agree on it without coordination, and no page can be given an
-    address with the id of another one.
+    The id has 128 bits of BLAKE2b. Parallel researchers agree on it without coordination, and no page can get the id
+    of another one.
     """
     return "s" + blake2b(location.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
@@ -49,12 +49,12 @@ class Hit:
     date: str = ""
     """The date of the passage, if the document states one."""
     coverage: float | None = None
-    """The share of the query that the passage contains, rare terms counting for more; None if it is unknown."""
+    """The share of the query that the passage contains, with more weight for rare terms; None if it is unknown."""
 
 
 @record(kw_only=True)
 class Page:
-    """A document or a section of one, opened."""
+    """An opened document, or a section of one."""
 
     source: Source
     text: str
@@ -69,7 +69,7 @@ class Library(Protocol):
 
     @property
     def kind(self) -> Literal["documents", "web"]:
-        """The kind of library, for the names of the research tools; see `tools.builtin.research.TOOL_NAMES`."""
+        """The kind of library, by which the research tools are named (`tools.builtin.research.TOOL_NAMES`)."""
         ...
 
     async def search(self, query: str, limit: int = 8) -> Sequence[Hit]:
@@ -80,7 +80,7 @@ class Library(Protocol):
         ...
 
     async def open(self, location: str) -> Page:
-        """Return the document at *location*, as a hit gave it, or with that source id.
+        """Return the document at *location*: a location from a hit, or a source id.
 
         Raises `LibraryError` with the location and the reason: unknown, unreadable, refused, too large.
         """

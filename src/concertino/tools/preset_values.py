@@ -20,9 +20,9 @@ def preset(
 ) -> Tool:
     """Return a copy of *tool* that sets some of its parameters.
 
-    *defaults* apply where a call leaves the parameter out. *fixed* values always apply: the model does not see these
-    parameters, and what it writes for them is replaced. Hooks see the values of both. If the tool runs in a process of
-    another target, the values are part of the call, so they must be JSON.
+    *defaults* apply if a call leaves the parameter out. *fixed* values always apply: the model does not see these
+    parameters, and values that it writes for them are replaced. Hooks see the values of both. If the tool runs in a
+    process of another target, the values are part of the call, so they must be JSON.
 
     *environment* maps string parameters to names of environment variables. The process that runs the tool reads them
     each time. Neither the model nor hooks see the values, and they are not stored. The call fails if a variable is not

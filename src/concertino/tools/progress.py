@@ -13,7 +13,7 @@ _LONGEST_PART = 2_000
 
 
 class ProgressStep:
-    """One named step. Use it as a context manager, or call `end`."""
+    """A named step of progress. Use it as a context manager, or call `end`."""
 
     __slots__ = ("_emit", "ended", "icon", "id", "name", "parts")
 

@@ -17,9 +17,9 @@ from anyio.lowlevel import RunVar
 from ..errors import ToolError, error_text
 
 MAX_THREADS = 128
-"""Blocking functions that run at the same time in one event loop, for all its runs together; further ones wait."""
+"""The most blocking functions that run at the same time in one event loop, for all its runs together; others wait."""
 MAX_ABANDONED = 128
-"""Abandoned functions that run on without counting as one of `MAX_THREADS`."""
+"""The most abandoned functions that continue without counting as one of `MAX_THREADS`."""
 _IDLE_SECONDS = 10.0
 _Job = Callable[[], None]
 
@@ -27,9 +27,9 @@ _Job = Callable[[], None]
 async def run_in_thread(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Return the result of a blocking function, called in a daemon thread with the caller's context variables.
 
-    Cancelling the caller abandons the call: a function that has not begun never begins; another one runs to its end,
-    and its result is discarded. If no thread can be started, this raises and the function never begins. Raises what the
-    function raises; a `ToolError` for a `BaseException`, such as `SystemExit`, which must not reach the event loop.
+    Cancelling the caller abandons the call: a function that has not started never starts; a running one continues to
+    its end, and its result is discarded. Raises an error of the function; a `ToolError` for a `BaseException`, such as
+    `SystemExit`, which must not reach the event loop; and an error if no thread can be started.
     """
     try:
         pool = _pool.get()

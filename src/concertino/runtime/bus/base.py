@@ -1,6 +1,6 @@
 """The port of bells, which wake processes that wait for rows. A bell carries no data: rows are the truth.
 
-A ring may be lost, come late or come twice. A process that waits for one also looks at the rows from time to time.
+A ring may be lost, arrive late or arrive twice. A process that waits for one also polls the rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol, Self
 log = logging.getLogger("concertino")
 
 AGAIN = 0.2
-"""Seconds before a lost connection is made anew. It is tried without limit."""
+"""Seconds before each attempt to reconnect; the number of attempts has no limit."""
 
 
 def wakeup(target: str) -> str:
@@ -40,15 +40,15 @@ class Bell(Protocol):
 
     @property
     def reaches_others(self) -> bool:
-        """Return whether other processes hear it."""
+        """Return whether rings reach other processes."""
         ...
 
     def ring(self, topic: str) -> None:
-        """Call those who listen to *topic*, as far as they can be reached now. It neither waits nor fails."""
+        """Call the listeners of *topic* that can be reached now, without waiting or failing."""
         ...
 
     def listen(self, topic: str, call: Callable[[], None]) -> Callable[[], None]:
-        """Let *call* be called in the event loop at each ring of *topic*. Return a function that ends this."""
+        """Call *call* in the event loop at each ring of *topic*. Return a function that ends this."""
         ...
 
 
@@ -61,12 +61,12 @@ class LocalBell:
         self._calls: dict[str, list[Callable[[], None]]] = {}
 
     def ring(self, topic: str) -> None:
-        """Call those who listen to *topic*."""
+        """Call the listeners of *topic*."""
         for call in tuple(self._calls.get(topic, ())):
             call()
 
     def listen(self, topic: str, call: Callable[[], None]) -> Callable[[], None]:
-        """Let *call* be called at each ring of *topic*. Return a function that ends this."""
+        """Call *call* at each ring of *topic*. Return a function that ends this."""
         self._calls.setdefault(topic, []).append(call)
 
         def end() -> None:
@@ -85,8 +85,8 @@ class LocalBell:
 class RemoteBell(LocalBell):
     """A bell over a server, used with `async with`. Listeners in this process are called at once.
 
-    The block begins without the server, and a lost connection is made anew. After that, all listeners are called: they
-    may have missed a ring. Rings without a connection are dropped.
+    The block begins even without the server, and a lost connection is restored. Then all listeners are called, because
+    they may have missed a ring. Rings without a connection are dropped.
     """
 
     reaches_others = True
@@ -118,7 +118,7 @@ class RemoteBell(LocalBell):
             await self._close()
 
     def ring(self, topic: str) -> None:
-        """Call those who listen to *topic* here, and pass the ring on."""
+        """Call the listeners of *topic* in this process, and pass the ring on."""
         super().ring(topic)
         if self.connected:
             self._ringing[topic] = None

@@ -12,8 +12,8 @@ from .base import AGAIN, RemoteBell
 class PostgresBell(RemoteBell):
     """A bell over the PostgreSQL database at *url*, by LISTEN and NOTIFY in the channel of *schema*. See `RemoteBell`.
 
-    It has two connections. Every process hears every ring, and a NOTIFY takes a lock of the whole database cluster at
-    its commit: with thousands of events a second, use NATS.
+    It has two connections. Every process receives every ring, and a NOTIFY locks the whole database cluster at its
+    commit: with thousands of events a second, use NATS.
     """
 
     def __init__(self, url: str, *, schema: str = "concertino") -> None:

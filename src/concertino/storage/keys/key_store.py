@@ -1,4 +1,4 @@
-"""The port of key stores, and what its adapters on databases have in common."""
+"""The port of key stores, and the common part of its adapters on databases."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StoredKey(NamedTuple):
 
 
 class KeyStore(Protocol):
-    """Keeps keys by name, apart from the database whose content they encrypt and from its archives.
+    """Stores keys by name, separate from the database whose content they encrypt and from its archives.
 
     The methods block: a store calls them from its own threads, several at once. Each may raise `StorageError`. A key
     is stored durably when the method that made it returns.

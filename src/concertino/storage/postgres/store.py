@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .sealer import Sealer
 
 PATIENCE = 10.0
-"""Seconds in which a statement is to end, and in which lost connections and conflicts are overcome."""
+"""Seconds within which a statement must end, including retries after lost connections and conflicts."""
 
 
 class PostgresStore(SqlStore):
@@ -44,13 +44,13 @@ class PostgresStore(SqlStore):
     ) -> Self:
         """Open the store in *schema* of the database at *url*, with up to *sessions* connections.
 
-        A statement is to end within *patience* seconds, and lost connections, restarts of the server and conflicts
-        between transactions are overcome for as long. A missing schema is created, and an older one migrated. With
-        *read_only*, neither is done, and writing raises `StorageError`. Options in the URL, such as `sslmode` or
+        A statement must end within *patience* seconds. Until then, it is retried after lost connections, restarts of
+        the server and conflicts between transactions. A missing schema is created, and an older one is migrated. With
+        *read_only*, neither happens, and writing raises `StorageError`. Options in the URL, such as `sslmode` or
         several hosts, are libpq's.
 
         With *keys*, a `KeyFile` or a `KeyDatabase`, content is stored encrypted, and erasing it discards its key. The
-        store closes *keys*. From then on the database is opened with the same keys only.
+        store closes *keys*. From then on, the database can be opened only with the same keys.
 
         Raises `ConfigurationError` for an invalid URL or other keys, `DatabaseVersionError` if the schema is newer or
         of another program, and `StorageError` if the database cannot be opened.

@@ -20,7 +20,7 @@ class SqliteStore(SqlStore):
 
     @classmethod
     async def open(cls, path: str | Path, *, busy_timeout: float = BUSY_TIMEOUT, read_only: bool = False) -> Self:
-        """Open the store at *path*. The file is created if it is missing, its folder is not.
+        """Open the store at *path*. A missing file is created, but not its folder.
 
         With *read_only*, nothing is written or created: a backup or a database on a read-only file system can be read,
         and writing raises `StorageError`.
@@ -36,7 +36,7 @@ class SqliteStore(SqlStore):
 
 
 class MemoryStore(SqlStore):
-    """`Store` and `Memories` for as long as this object exists: the same SQL, without a file and without a thread."""
+    """`Store` and `Memories` in memory: the same SQL as `SqliteStore`, without a file and without a thread."""
 
     def __init__(self) -> None:
         """Create an empty store."""
