@@ -70,10 +70,9 @@ class Runtime(Answering):
                 ...
 
     This process starts and resumes the runs of *agents*. An agent has its own tools, or is given as a pair with a
-    registry. The list may also contain tools with a target, which this process then runs for all processes. *resources*
-    are shared by all runs. To give each tenant its own, pass a function of a run's owner and agent; it is called when a
-    run starts, and whenever a process resumes it. Runs are stored in *store*; the default is the store of *resources*,
-    or memory.
+    registry. The list may also contain tools with a target, which this process then runs for all processes. All runs
+    share *resources*, or get theirs from a function of the run's owner and agent; it is called when a run starts, and
+    whenever a process resumes it. *store* keeps the runs; the default is the store of *resources*, or memory.
 
     Inside `async with`, a watchdog checks the store every *sweep* seconds: it resumes runs whose process died and runs
     that were answered, and expires waits. A run that is resumed without progress is resumed again after *back_off*
