@@ -1,4 +1,4 @@
-"""The context of a conversation as data: the state that its next run needs, and a report of what requests took."""
+"""The context of a conversation as data: the state for its next run, and a report of its requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ContextState:
     anchor: list[int] = field(default_factory=list)
     """Tokens of the last request, by the run's counter and as billed, and those counted of system prompt and tools."""
     counted: bool = False
-    """True if the conversation is long enough for edits; the next run counts it as well."""
+    """Whether the conversation is long enough for edits; the next run then counts it too."""
 
 
 class ModelPrice(partial[tuple[Decimal | None, str, str]]):
@@ -43,7 +43,7 @@ class ModelPrice(partial[tuple[Decimal | None, str, str]]):
 
 @record(frozen=False)
 class ContextReport:
-    """Tokens and costs of a run's requests, and what they would have been without any edit."""
+    """Tokens and costs of a run's requests, and those of the same requests without any edit."""
 
     edits: int = 0
     summaries: int = 0

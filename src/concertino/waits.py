@@ -1,4 +1,4 @@
-"""Waits: tool calls whose outcome is still missing, and the one resolution that each of them gets."""
+"""Waits: tool calls that wait for an answer from outside, and the resolution that each of them gets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .ids import digest
 from .records import record
 
 ASK_PERSON = "ask_person"
-"""The tool that a question of a tool to a person waits under, as `Wait.tool` names it."""
+"""The name in `Wait.tool` for the question of a tool to a person."""
 WaitKind = Literal["approval", "result"]
 """`approval`: a person must allow the call before it runs. `result`: the call's result arrives from outside."""
 Verdict = Literal["approved", "denied", "result", "failed", "expired", "cancelled"]
@@ -18,8 +18,8 @@ the deadline passed without an answer; `cancelled`: the run was stopped."""
 
 
 Remember = Literal["once", "conversation", "always"]
-"""How long an approval counts: for this call, for all calls of this tool by this agent in the conversation, or for all
-of them. The user is the run's."""
+"""The calls for which an approval counts: this one, or those of the tool by this agent for the run's user, in this
+conversation or always."""
 
 
 @record(kw_only=True)
@@ -58,16 +58,16 @@ class Wait:
     """JSON text of the validated arguments; "" once the data policy has erased them."""
     arguments_hash: str
     who: tuple[str, ...] = ()
-    """Names of the people that may answer; empty: all that the product admits."""
+    """Ids of the users who may answer; empty for every scope that reaches the run."""
     note: str = ""
-    """Why the call waits, for the person who answers."""
+    """The reason why the call waits, for the person who answers."""
     opened: float = 0.0
     """Seconds since the epoch, by the store's clock."""
     expires: float | None = None
-    """Deadline in seconds since the epoch; None: none."""
+    """Deadline in seconds since the epoch; None for no deadline."""
     resolution: Resolution | None = None
     target: str = ""
-    """The target of a fleet whose processes do the work; empty: the product answers."""
+    """The target of a fleet whose processes do the work; empty if the product answers."""
     task: str = field(default="", repr=False)
     """JSON text of the work, when the wait is opened."""
 

@@ -28,7 +28,7 @@ SUFFIXES = (".jsonl", ".json", ".yaml", ".yml", ".csv")
 
 @record(kw_only=True)
 class EvalCase:
-    """One task of an evaluation, and what is expected of the answer."""
+    """A task of an evaluation, and the expectations of its answer."""
 
     id: str
     chat: Chat

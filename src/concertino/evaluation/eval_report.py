@@ -20,7 +20,7 @@ FORMAT = 1
 
 @record(kw_only=True)
 class TrialReport:
-    """One run of a case with its scores."""
+    """A run of a case with its scores."""
 
     case: str
     number: int
@@ -42,7 +42,7 @@ class TrialReport:
 
 @record(kw_only=True)
 class ScoreSummary:
-    """One score over all cases."""
+    """A score over all cases."""
 
     mean: float | None
     """None if no trial has this score."""

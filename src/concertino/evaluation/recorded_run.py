@@ -47,10 +47,10 @@ class ToolOutcome:
 
 
 class RecordedRun:
-    """One run that has ended, as its journal recorded it.
+    """A run that has ended, as its journal recorded it.
 
-    Raises `RunStateError` if the journal does not have everything that a replay needs: the run is not over, was stopped
-    or forked, took messages meanwhile, had background calls or calls outside turns, or its content was erased.
+    Raises `RunStateError` if the journal lacks data for a replay: the run has not ended, was stopped or forked,
+    received messages meanwhile, had background calls or calls outside turns, or its content was erased.
     """
 
     def __init__(self, journal: StoredJournal) -> None:

@@ -1,4 +1,4 @@
-"""Scorers: functions that judge one answer by code."""
+"""Scorers: functions that score an answer by code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Score:
 
 @record(kw_only=True)
 class Trial:
-    """One run of the agent on a case."""
+    """A run of the agent on a case."""
 
     case: EvalCase
     number: int

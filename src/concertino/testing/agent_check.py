@@ -46,12 +46,12 @@ def check_agent(
     seed: int = 0,
     hook_seconds: float = 5.0,
 ) -> CheckReport:
-    """Check that *config* keeps what the engine expects of agents, whatever the model and the world do.
+    """Check that *config* meets the engine's expectations of agents, whatever happens.
 
     It plays up to *cases* runs with models that answer well, badly and not at all, and with crashes, restarts, stops,
-    messages and answers of people at every moment; beyond that number, it only stops hooks where they wait. The same
-    *seed* plays the same cases. *answers* are steps of a `ScriptedModel` that your agent understands, in addition to
-    text, calls and values of its schemas. *message* is the user's message; *registry* and *resources* are those of the
+    messages and answers of people at every moment. Additional runs only stop hooks while they wait. The same *seed*
+    plays the same cases. *answers* are steps of a `ScriptedModel` that your agent understands, in addition to text,
+    calls and values of its schemas. *message* is the user's message; *registry* and *resources* are those of the
     agent's runs; their model and store are replaced.
 
     The agent's tools run as they are: give `resources` the `deps` of your tests, or a *registry* of stand-ins. A hook

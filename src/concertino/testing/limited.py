@@ -14,10 +14,10 @@ from ..usage import Tokens
 
 
 class LimitedModel:
-    """Answers every request, but refuses those beyond a number in the last *seconds*, as a provider does with a 429.
+    """Answers requests, but refuses those above a number in the last *seconds*, as a provider does with a 429.
 
-    All processes of a machine that name the same *file* are counted together. The file has one line for each request:
-    the seconds of the machine's monotonic clock, `sent` or `refused`, and the *user*.
+    All processes of a machine with the same *file* are counted together. The file has one line for each request: the
+    seconds of the machine's monotonic clock, `sent` or `refused`, and the *user*.
     """
 
     provider, name = "limited", "model"

@@ -24,12 +24,12 @@ from .scripted import ScriptedModel, call
 
 
 def check_tool(tool: Tool, arguments: Mapping[str, Any], *, deps: Any = None) -> None:
-    """Call *tool* with *arguments* as the engine does, and check what its port promises.
+    """Call *tool* with *arguments* as the engine does, and check the contract of its port.
 
-    The settings and the arguments are valid. The call succeeds and leaves the arguments as they are. Its result is text
-    or JSON; only a remote tool returns `Pending`. An `idempotent` tool returns the same to a second call with the same
-    key. `probe` returns `Done`, `NotDone` or None, and not `Done` for a key that was never used. The tool runs as it
-    is: give it the *deps* of your tests.
+    The settings and the arguments must be valid. The call must succeed without changing the arguments. Its result must
+    be text or JSON; only a remote tool may return `Pending`. An `idempotent` tool must return the same result for a
+    second call with the same key. `probe` must return `Done`, `NotDone` or None, and not `Done` for a key that was
+    never used. The tool runs as it is: give it the *deps* of your tests.
 
     Raises `AssertionError`, which names the rule, and `ConfigurationError` if the tool is invalid.
     """

@@ -44,7 +44,7 @@ class Answer:
     reasoning: str = ""
     calls: tuple[_Call, ...] = ()
     tokens: Tokens | None = field(default_factory=lambda: Tokens(prompt=10, completion=5))
-    """Usage that the model reports; None: none, so that the engine must estimate it."""
+    """Usage that the model reports; None to report none, so that the engine must estimate it."""
     stop_reason: StopReason | None = None
     error: BaseException | None = None
     """Exception to raise after the text, to simulate a broken stream."""
@@ -73,8 +73,8 @@ class ScriptedModel:
             result = await ToolOrchestrator(Chat(model=model, message="1 + 2?"), agent).run()
 
     *scripts* contains scripts for single agents; each key is a part of the agent's system prompt. *summaries* are the
-    answers to requests for a summary of older messages; without them nothing is summarized. The end of the `with` block
-    fails if steps are left over; a request past the end of the script fails at once. `requests` records all requests.
+    answers to requests for a summary of older messages; without them, nothing is summarized. The end of the `with`
+    block fails if steps are left; a request after the end of the script fails at once. `requests` records all requests.
     """
 
     provider = "scripted"

@@ -32,8 +32,8 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
     *max_output_tokens* applies to requests that set no limit; its default is the model's maximum. *streams=False*
     requests whole answers, for networks that do not let streams through. The SDK's retries are off.
 
-    From *compact_at* input tokens (50,000 at least), Anthropic summarizes the conversation in the answer ("Compaction",
-    beta, `compact_20260112`).
+    From *compact_at* input tokens on (at least 50,000), Anthropic summarizes the conversation in the answer
+    ("Compaction", beta, `compact_20260112`).
 
     Raises `MissingExtraError` without the SDK and `MissingKeyError` without a key.
     """

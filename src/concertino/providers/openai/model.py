@@ -40,8 +40,8 @@ class OpenAIModel(SdkModel["AsyncOpenAI"]):
     a client, the key is *api_key* or `OPENAI_API_KEY`; other servers may need none. *timeout* is the longest silence in
     seconds, or `Timeouts`. *streams=False* requests whole answers. The SDK's retries are off.
 
-    From *compact_at* tokens, the Responses API replaces what it was sent by an encrypted item of its answer
-    ("Compaction"); it needs `api="responses"`.
+    From *compact_at* tokens on, the Responses API replaces the conversation by an encrypted item of its answer
+    ("Compaction"); this needs `api="responses"`.
 
     Raises `MissingExtraError` without the SDK and `MissingKeyError` without a key.
     """

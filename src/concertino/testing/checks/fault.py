@@ -56,7 +56,7 @@ class Fault:
     problem: str
     """What happened, and which hook or value caused it."""
     events: tuple[str, ...]
-    """The events that led to it, in order; none if it shows as soon as a run starts."""
+    """The events that led to it, in order; empty if every run shows it from its start."""
 
     @property
     def remedy(self) -> str:

@@ -34,7 +34,7 @@ class Settings:
     """Library for search and fetch."""
     memory: MemoryBackend | None = None
     memory_enabled: bool = True
-    """False if the user has switched memory off."""
+    """Whether the memory tools are offered; False if the user has switched memory off."""
     image_generation: ImageBackend | PerCall[ImageBackend] | None = None
     rag: Passages | PerCall[Passages] | None = None
     """The files that users attached."""
@@ -46,8 +46,8 @@ class Settings:
 def default_registry(modes: Collection[Mode] = (), settings: Settings | None = None) -> ToolRegistry:
     """Return the tools of a chat in these *modes*.
 
-    The registry is empty for deep research, whose agents have tools of their own. Raises `ConfigurationError` if a mode
-    is unknown, or if the tool of a mode has no backend.
+    The registry is empty for deep research, whose agents have their own tools. Raises `ConfigurationError` if a mode is
+    unknown, or if the tool of a mode has no backend.
     """
     settings = settings or Settings()
     unknown = [mode for mode in modes if mode not in MODES]

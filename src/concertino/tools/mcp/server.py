@@ -1,4 +1,4 @@
-"""`McpServer`: how to reach a server, and what the product decides about its tools."""
+"""`McpServer`: the connection settings of a server, and the product's decisions about its tools."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ class McpServer:
     name: str
     """The first part of its tools' names, as in `files.read_file`: up to 24 letters, digits and `-`."""
     command: Sequence[str] = ()
-    """The program and its arguments. It gets `PATH`, `HOME` and a few other variables, and those of *env*."""
+    """The program and its arguments. Its environment has `PATH`, `HOME`, a few other variables, and those of *env*."""
     env: Mapping[str, str] = field(default_factory=dict)
     url: str = ""
     """The endpoint for streamable HTTP. Redirects to another origin are refused."""
     headers: HeaderSource = field(default_factory=dict)
-    """HeaderSource such as `Authorization`. With a function, each scope has a connection of its own."""
+    """Headers such as `Authorization`. With a function, each scope has its own connection."""
     auth: Callable[[Scope], httpx2.Auth] | None = None
     """A function that returns the authorization of a scope, such as the MCP SDK's `OAuthClientProvider`."""
     oauth: McpOAuth | None = None
-    """Logins of users. Each user then has tools of their own, and logs in when the server asks for it."""
+    """Logins of users. Each user then has their own tools, and logs in when the server requires it."""
     tools: Collection[str] | None = None
     """The server's names of the tools to offer; None for all."""
     effects: Mapping[str, Effect] = field(default_factory=dict)
-    """Effects by the server's name of a tool, instead of what the server's annotations state."""
+    """Effects by the server's name of a tool. They override the server's annotations."""
     timeout: float = DEFAULT_TIMEOUT
     """Time limit of a call, in seconds."""
     task_seconds: float = 86_400.0
-    """Time limit of a call that the server runs as a task, in seconds. Then the task is cancelled."""
+    """Time limit of a call that the server runs as a task, in seconds. After it, the task is cancelled."""
     connect_seconds: float = 30.0
     """Time limit for connecting and listing the tools."""
 

@@ -34,8 +34,8 @@ _CHANGE_SECONDS = 1.0
 class McpToolbox:
     """The tools of *servers*, as an async context manager.
 
-    Entering it connects to all servers at the same time. A server that fails is left out, and *report* gets a line
-    about it, as about each tool that cannot be used: `problems` has them, too. Call `refresh` to try again.
+    Entering it connects to all servers concurrently. A server that fails is left out. *report* gets a line about it and
+    about each tool that cannot be used; `problems` has the same lines. Call `refresh` to try again.
 
     Raises `ConfigurationError` if two servers have the same name.
     """
@@ -77,7 +77,7 @@ class McpToolbox:
     def tools(self) -> tuple[Tool, ...]:
         """The tools of all servers; another tuple after a server has changed its tools.
 
-        Of a server with `oauth`, it is a tool to log in. `tools_of` has those of a user.
+        A server with `oauth` has only a tool to log in; `tools_of` returns the tools of a user.
         """
         return self._all
 

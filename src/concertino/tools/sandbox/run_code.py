@@ -22,8 +22,8 @@ _PATIENCE = 60.0
 class RunCode(Tool):
     """Runs Python or shell code in a subprocess within *limits*, in a folder that is removed after the call.
 
-    Its calls run in the processes of the target `sandbox`, which need `Runtime([RunCode()])`; with another *target*,
-    there. The code has the permissions of that process, so give it a machine or a container of its own.
+    Its calls run in the processes of the target `sandbox`, or of another *target*, which need `Runtime([RunCode()])`.
+    The code has the permissions of that process, so run the process on its own machine or in a container.
     """
 
     name = RUN_CODE

@@ -32,16 +32,16 @@ class ScriptLimits:
     """The limits of a script. Raises `ConfigurationError` if one is invalid."""
 
     seconds: float = 60.0
-    """Time until it is killed, with the processes that it has started: none outlives it. With `network`, a process
-    that leaves its process group does."""
+    """Seconds after which it is killed with the processes that it has started. With `network`, a process that leaves
+    its process group can outlive it."""
     cpu_seconds: int = 30
     megabytes: int = 2_000
     """Address space of each process."""
     file_megabytes: int = 100
     """Size of each file that it writes, its output included."""
     network: bool = False
-    """Whether it may use the network. If not, it runs in a network namespace of its own; a machine whose kernel allows
-    none refuses to run scripts."""
+    """Whether it may use the network. If not, it runs in its own network namespace; on a machine whose kernel allows
+    none, scripts are refused."""
 
     def __post_init__(self) -> None:
         for name in ("seconds", "cpu_seconds", "megabytes", "file_megabytes"):

@@ -21,7 +21,7 @@ _FRONT = re.compile(r"---\s*\n(.*?)\n---\s*(?:\n|$)(.*)", re.DOTALL)
 
 @record(kw_only=True)
 class Skill:
-    """A skill. Its body and files are read when the model asks for them."""
+    """A skill. Its body and its files are read only when the model needs them."""
 
     name: str
     """Lowercase letters, digits and single hyphens, at most 64; also the name of its folder."""
@@ -63,9 +63,9 @@ class Skill:
 
 
 def load_skills(folder: str | Path) -> tuple[Skill, ...]:
-    """Return the skills in *folder*: its folders that have a `SKILL.md`, by name.
+    """Return the skills in *folder*, which are its folders with a `SKILL.md`, by name.
 
-    Raises `ConfigurationError` without a skill, and for a skill that does not follow the specification.
+    Raises `ConfigurationError` without a skill, or if one does not follow the specification.
     """
     root = Path(folder)
     if not root.is_dir():

@@ -20,8 +20,8 @@ _MEGABYTES = 500
 class SqliteTables:
     """The tables and views of the SQLite file at *path*, for `data_analysis`. A `Tables`.
 
-    *only* names the tables and views that may be read; None for all. A view may read tables that are not named. A query
-    runs in a worker process, returns at most *rows* rows and takes at most *seconds*.
+    *only* lists the tables and views that may be read; None for all. A listed view may read tables that are not listed.
+    A query runs in a worker process, returns at most *rows* rows and takes at most *seconds*.
 
     Raises `ConfigurationError` if there is no such database, table or view.
     """

@@ -78,12 +78,12 @@ class LoginOutcome:
 class McpOAuth:
     """Logins of users to MCP servers by OAuth 2.1. The tokens are in *vault*, a `storage.Vault`.
 
-    *redirect_uri* is the address of the product to which authorization servers send users back; there and at the
-    addresses one level below it, call `finish`. *clients* are used with the authorization servers that they name. Any
-    other server gets *client_metadata_url* if it reads metadata documents and names itself in its answers. Otherwise a
-    client *client_name* is registered, once for each tenant, with an address of its own below *redirect_uri*: a hostile
-    server cannot pass another one's code off as its own (RFC 9700, section 4.4). *allow_private* permits authorization
-    servers at private addresses.
+    *redirect_uri* is the URL of the product to which authorization servers send users back; there and one level below
+    it, call `finish`. *clients* are used with the authorization servers that they name. Any other server gets
+    *client_metadata_url* if it reads metadata documents and names itself in its answers. Otherwise, a client
+    *client_name* is registered, once for each tenant, with its own URL below *redirect_uri*, so that a hostile server
+    cannot pass another one's code off as its own (RFC 9700, section 4.4). *allow_private* permits authorization servers
+    at private addresses.
 
     Raises `ConfigurationError` if an argument is invalid.
     """
@@ -115,8 +115,8 @@ class McpOAuth:
     async def begin(self, server: LoginServer, scope: Scope, challenge: Challenge | None = None) -> str:
         """Return the address at which the user of *scope* logs in to *server*; the same until the login is finished.
 
-        *challenge* is what the server has stated when it refused a request. Raises `LoginError` if the server does not
-        offer a login that can be trusted.
+        *challenge* is the server's statement when it refused a request. Raises `LoginError` if the server offers no
+        login that can be trusted.
         """
         challenge = challenge or Challenge()
         while True:
@@ -132,9 +132,9 @@ class McpOAuth:
     async def finish(self, runtime: Runs, scope: Scope, url: str) -> LoginOutcome:
         """Complete a login with the *url* of the request to the redirect address, and answer all runs that wait for it.
 
-        Of the url, the last part of its path and its query count, so that a proxy may have changed the rest. *scope* is
-        that of the product's own session of the request, so that no user completes the login of another one. A refusal
-        by the user is an outcome, too. Raises `LoginError`, whose message may be shown to the user.
+        Only the query and the last part of the path of *url* are used, because a proxy may have changed the rest.
+        *scope* is that of the product's own session, so that no user completes the login of another one. A refusal by
+        the user is an outcome, too. Raises `LoginError`, whose message may be shown to the user.
         """
         found = urlsplit(url)
         answer = dict(parse_qsl(found.query, keep_blank_values=True))
@@ -164,9 +164,9 @@ class McpOAuth:
         return (await self._grants.stored(scope, server.name, server.url))[0] is not None
 
     async def log_out(self, server: LoginServer, scope: Scope) -> bool:
-        """Erase the tokens of *scope* for *server*, then revoke them where its authorization server offers it.
+        """Erase the tokens of *scope* for *server*, then revoke them if its authorization server supports this.
 
-        Return whether that has revoked them.
+        Return whether they were revoked.
         """
         await self._vault.delete(scope, _login_name(server.name))
         return await self._grants.forget(scope, server.name)
