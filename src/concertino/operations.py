@@ -70,7 +70,7 @@ def accepts(event: OperationEvent) -> tuple[OperationState, ...]:
 
 @record(kw_only=True)
 class Operation:
-    """One operation of a run, as the store keeps it while it is open."""
+    """An operation of a run, as the store keeps it while it is open."""
 
     key: str
     """Deterministic: the same operation has the same key in every process. `RUN:STEP.INDEX` for a tool call,

@@ -1,4 +1,4 @@
-"""One request of a user: the message, the conversation before it, and who asks."""
+"""A request of a user: the message, the conversation before it, and who asks."""
 
 from __future__ import annotations
 

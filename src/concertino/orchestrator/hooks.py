@@ -34,7 +34,7 @@ _SECONDS = 300.0
 
 
 class Hook(Generic[R]):
-    """One hook of one agent. If it is not the agent's `own`, `default` may be called instead: it needs no check.
+    """A hook of an agent. If it is not the agent's `own`, `default` may be called instead: it needs no check.
 
     Its decider is the agent, or one of its parts: the *label* names it in errors.
     """

@@ -1,4 +1,4 @@
-"""One turn of the loop: request, answer, calls, outcomes. Each phase takes the previous phase's value."""
+"""A turn of the loop: request, answer, calls, outcomes. Each phase takes the previous phase's value."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class TimelineNote:
 
 @record(frozen=False)
 class TimelineStep:
-    """One turn of the loop: its model calls and its tool calls."""
+    """A turn of the loop: its model calls and its tool calls."""
 
     number: int
     at: float

@@ -51,7 +51,7 @@ class ApiCall:
 
 
 class ApiEndpoint:
-    """One method of one path."""
+    """A method of a path."""
 
     def __init__(
         self, tag: str, method: str, path: str, function: Function, status: int, content: Sequence[str], *, starts: bool

@@ -348,7 +348,7 @@ class NoteForm(Form):
 
 
 class StepForm(Form):
-    """One turn of a run's loop."""
+    """A turn of a run's loop."""
 
     number: int
     at: float

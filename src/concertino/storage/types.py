@@ -212,7 +212,7 @@ class Settlement:
 
 @record(kw_only=True)
 class Entry:
-    """One append to a run's journal, written as a whole or not at all."""
+    """An append to a run's journal, written as a whole or not at all."""
 
     run_id: str
     seq: int

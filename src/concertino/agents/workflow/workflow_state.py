@@ -15,7 +15,7 @@ VisitStatus = Literal["running", "completed", "continued", "failed"]
 
 @record(frozen=False)
 class StepVisit:
-    """One visit of a step: in a loop, a step has several."""
+    """A visit of a step: in a loop, a step has several."""
 
     id: str
     kind: str

@@ -1,4 +1,4 @@
-"""One run from its start to its printed result and exit status."""
+"""A run from its start to its printed result and exit status."""
 
 from __future__ import annotations
 

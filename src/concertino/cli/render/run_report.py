@@ -34,7 +34,7 @@ _STYLES = {
 
 @record(kw_only=True)
 class AgentSummary:
-    """One agent's run in the tree."""
+    """An agent's run in the tree."""
 
     run: StoredRun
     state: str

@@ -187,7 +187,7 @@ class Started:
 
 @record(kw_only=True)
 class RequestRecord:
-    """One attempt at a model, recorded before it is sent."""
+    """An attempt at a model, recorded before it is sent."""
 
     attempt: str
     """The attempt's part of the usage id."""

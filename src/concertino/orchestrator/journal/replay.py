@@ -55,7 +55,7 @@ Stage = Literal["started", "requested", "answered", "finishing", "ended"]
 
 @record(kw_only=True)
 class JournalStep:
-    """One entry of a journal with everything that was appended with it."""
+    """An entry of a journal with everything that was appended with it."""
 
     seq: int
     epoch: int

@@ -1,4 +1,4 @@
-"""One attempt at a model: its chunks become events, and its usage is booked however it ends."""
+"""An attempt at a model: its chunks become events, and its usage is booked however it ends."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _is_taken(run: RunSession, call_id: str) -> bool:
 
 
 class Attempt:
-    """One attempt. Afterwards `message` is the answer, or the part of it that arrived before the stream broke.
+    """An attempt. Afterwards `message` is the answer, or the part of it that arrived before the stream broke.
 
     An attempt without an *audience* sends no deltas to the consumer. An attempt at the *side* is not part of a turn;
     *call_id* names the tool call that makes it.

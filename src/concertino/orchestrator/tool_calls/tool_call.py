@@ -1,4 +1,4 @@
-"""One tool call of a turn: its operation, its execution and its outcome."""
+"""A tool call of a turn: its operation, its execution and its outcome."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class SseEvent(NamedTuple):
-    """One event: its name ("" if it has none) and its data."""
+    """An event: its name ("" if it has none) and its data."""
 
     name: str
     data: str

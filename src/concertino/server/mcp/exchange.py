@@ -1,4 +1,4 @@
-"""One exchange of streamable HTTP: a request, and an answer or a stream."""
+"""An exchange of streamable HTTP: a request, and an answer or a stream."""
 
 from __future__ import annotations
 

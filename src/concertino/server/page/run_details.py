@@ -32,7 +32,7 @@ class ChartBar:
 
 @record(frozen=False)
 class AgentRow:
-    """One agent of a run."""
+    """An agent of a run."""
 
     stored: StoredRun
     depth: int

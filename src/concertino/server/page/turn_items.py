@@ -33,7 +33,7 @@ class TextItem:
 
 @record(frozen=False, eq=False)
 class LineItem:
-    """One line about the run: a notice, a message that steers, a note of a worker."""
+    """A line about the run: a notice, a message that steers, a note of a worker."""
 
     id: str
     into: str

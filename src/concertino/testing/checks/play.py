@@ -1,4 +1,4 @@
-"""One case played: a run with a model that follows the case, in as many simulated processes as it takes."""
+"""A case played: a run with a model that follows the case, in as many simulated processes as it takes."""
 
 from __future__ import annotations
 

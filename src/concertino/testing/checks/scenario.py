@@ -20,7 +20,7 @@ ODD_TEXT = '{"answer": [1, }\x00 \N{PILE OF POO} </tool_call> "'
 
 @record
 class Move:
-    """One answer of the model."""
+    """An answer of the model."""
 
     kind: str
     tool: str = ""
@@ -122,7 +122,7 @@ REPLIES: tuple[PersonReply, ...] = ("approve", "deny", "approve twice", "edit", 
 
 @record
 class Scenario:
-    """One run to play. After its last move, the model repeats that move."""
+    """A run to play. After its last move, the model repeats that move."""
 
     moves: tuple[Move, ...]
     controls: tuple[Control, ...] = ()

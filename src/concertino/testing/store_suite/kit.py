@@ -121,7 +121,7 @@ def result_of(content: str = "", **changes: Any) -> Resolution:
 
 
 class Tree:
-    """One process's hold on a tree: it knows the claim, and the number of each run's next entry."""
+    """A process with a claim on a tree. It knows the claim, and the number of each run's next entry."""
 
     def __init__(self, store: Store, claim: Claim) -> None:
         self.store = store

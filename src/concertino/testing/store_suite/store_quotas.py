@@ -18,7 +18,7 @@ _SLOW = (0.01, None)
 
 
 def quota_demand(owner: str, *waiting: int, **changes: Any) -> QuotaDemand:
-    """What *owner* asks of the quota `key`."""
+    """Return the demand of *owner* on the quota `key`."""
     return QuotaDemand(**{"key": "key", "owner": owner, "rates": _SLOW, "waiting": waiting, **changes})
 
 

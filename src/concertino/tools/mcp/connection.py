@@ -1,4 +1,4 @@
-"""One connection to an MCP server. A task of its own keeps it open, and a lost connection is made again."""
+"""A connection to an MCP server. A task of its own keeps it open, and a lost connection is made again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One query of a model over a SQLite file. It runs in a worker process.
+"""A query of a model over a SQLite file. It runs in a worker process.
 
 The query is hostile input. Several fences stand in its way, and each of them alone prevents writing: the file is opened
 read-only, `query_only` is set, and the authorizer allows nothing but reading. It also refuses ATTACH and PRAGMA, the

@@ -18,7 +18,7 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 
 @record(kw_only=True)
 class Result:
-    """One result of a search service."""
+    """A result of a search service."""
 
     url: str
     title: str
