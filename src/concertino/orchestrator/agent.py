@@ -174,7 +174,7 @@ class AgentConfig(Generic[S]):
         return message
 
     def interpret_response(self, run: RunContext[S], message: AssistantMessage) -> Maybe[Turn]:
-        """Return the turn that the model's answer stands for. Default: its own tool calls are the calls to run."""
+        """Convert the model's answer into a turn. Default: its own tool calls are the calls to run."""
         return Turn(message, message.tool_calls)
 
     def process_tool_calls(self, run: RunContext[S], calls: Sequence[ToolCall]) -> Maybe[Sequence[ToolCall] | NextStep]:
