@@ -144,6 +144,18 @@ async def test_an_approval_is_shown_until_it_is_answered(reader: Reader) -> None
     assert "20 euros for order A-17" in reader.text
 
 
+async def test_a_denied_call_is_shown_as_denied_with_the_reason(reader: Reader) -> None:
+    turn = await reader.send("refund")
+    await reader.until(lambda: reader.status == "Waiting for your approval")
+    (waiting,) = (await reader.http.get("/api/approvals")).json()["items"]
+    await reader.http.post(f"/api/approvals/{waiting['key']}", json={"decision": "deny", "reason": "too <late"})
+    await reader.over()
+    assert '<span class="call-state">denied: too &lt;late</span>' in reader.text
+    assert '<p class="field">Denied</p>' in reader.text
+    panel = (await reader.http.get(f"/runs/{turn}/panel")).text
+    assert '<span class="call-state">denied</span>' in panel
+
+
 async def test_a_page_that_a_tool_asks_to_open_is_a_link(reader: Reader) -> None:
     await reader.send("visit")
     await reader.until(lambda: any(id.endswith("-approval") for id in reader.shown))

@@ -21,6 +21,8 @@ from starlette.responses import HTMLResponse, Response
 from ...agents import WorkerAgent
 from ...records import record
 from ...runtime import Runtime
+from ...runtime.timeline import TimelineCall
+from ...waits import denial_reason
 from ..endpoint import ApiCall
 from .markup import markdown_html, plain_text, well_formed
 
@@ -87,6 +89,8 @@ class Site:
             exact=exact,
             cut=cut,
             plain=plain_text,
+            denial_reason=denial_reason,
+            call_state=call_state,
         )
         self._templates.globals.update(subject=subject)
 
@@ -187,6 +191,12 @@ def label(name: str) -> str:
 def state(name: str) -> str:
     """Return the state of a run in the reader's words."""
     return _STATES.get(name, name)
+
+
+def call_state(call: TimelineCall) -> str:
+    """Return the state of a call in the reader's words."""
+    denied = any(wait.resolution is not None and wait.resolution.verdict == "denied" for wait in call.waits)
+    return "denied" if denied else call.state
 
 
 def pretty(text: str) -> str:

@@ -14,8 +14,8 @@ from ...usage import UsageRecord, total
 from .markup import Citations, MarkdownBlocks
 
 AgentState = Literal["running", "suspended", "completed", "limited", "failed", "cancelled", "ended"]
-CallState = Literal["writing", "running", "waiting", "completed", "failed", "ended"]
-"""`ended`: it is unknown how."""
+CallState = Literal["writing", "running", "waiting", "completed", "denied", "failed", "ended"]
+"""`denied`: the call was not approved. `ended`: it is unknown how."""
 
 
 @record(frozen=False, eq=False)

@@ -23,6 +23,7 @@ from ...events import (
     UsageRecorded,
 )
 from ...tools.builtin.research import SEARCH_TOOLS
+from ...waits import is_denial
 from ..protocols.log_pieces import NOT_FINISHED, LogPieces, Piece
 from ..protocols.values import sources_of
 from .markup import Citations, MarkdownBlocks, without_sources
@@ -234,7 +235,9 @@ class TurnView(ChangedItems):
             case ToolFailed() if event.error == NOT_FINISHED:
                 call.state = "ended"
             case ToolFailed():
-                call.state, call.error = "failed", event.error
+                asked = call.waits is not None and call.waits.kind == "approval"
+                call.state = "denied" if asked and is_denial(event.error) else "failed"
+                call.error = event.error
         self._touch(call.id)
 
     def _sources(self, event: ToolDone) -> None:
