@@ -164,6 +164,41 @@ async def test_a_page_that_a_tool_asks_to_open_is_a_link(reader: Reader) -> None
     assert ">Open login.example</a>" in card
 
 
+async def test_a_question_is_a_form_until_it_is_answered(reader: Reader) -> None:
+    await reader.send("survey name")
+    await reader.until(lambda: reader.status == "Waiting for you")
+    (card,) = [html for id, html in reader.shown.items() if id.endswith("-approval")]
+    assert "Which name &lt;b&gt;?" in card
+    assert '<span class="call-state">waiting for an answer</span>' in reader.text
+    key = card.partition('data-key="')[2].partition('"')[0]
+    answer = await reader.http.post(f"/api/questions/{key}", json={"answer": "Ann"})
+    assert (answer.json()["won"], answer.json()["verdict"]) == (True, "result")
+    await reader.over()
+    assert not [id for id in reader.shown if id.endswith("-approval")]
+    assert "Done: Ann" in reader.text
+    late = await reader.http.post(f"/api/questions/{key}", json={"answer": None})
+    assert not late.json()["won"]
+
+
+async def test_a_declined_question_is_not_a_failure(reader: Reader) -> None:
+    await reader.send("survey form")
+    await reader.until(lambda: reader.status == "Waiting for you")
+    (card,) = [html for id, html in reader.shown.items() if id.endswith("-approval")]
+    key = card.partition('data-key="')[2].partition('"')[0]
+    await reader.http.post(f"/api/questions/{key}", json={"answer": None})
+    await reader.over()
+    assert '<span class="call-state">denied: the user has declined</span>' in reader.text
+    assert "Done: None" in reader.text
+
+
+async def test_only_questions_take_answers(reader: Reader) -> None:
+    await reader.send("refund")
+    await reader.until(lambda: reader.status == "Waiting for your approval")
+    (waiting,) = (await reader.http.get("/api/approvals")).json()["items"]
+    for key in (waiting["key"], "run_x:1.1"):
+        assert (await reader.http.post(f"/api/questions/{key}", json={"answer": "yes"})).status_code == 404
+
+
 async def test_an_address_that_is_no_page_is_no_link(reader: Reader) -> None:
     await reader.send("trap")
     await reader.until(lambda: any(id.endswith("-approval") for id in reader.shown))

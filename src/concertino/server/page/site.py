@@ -24,7 +24,9 @@ from ...runtime import Runtime
 from ...runtime.timeline import TimelineCall
 from ...waits import denial_reason
 from ..endpoint import ApiCall
+from ..question import question_of
 from .markup import markdown_html, plain_text, well_formed
+from .question_fields import question_fields
 
 _HERE = Path(__file__).parent
 _POLICY = "; ".join(
@@ -92,7 +94,7 @@ class Site:
             denial_reason=denial_reason,
             call_state=call_state,
         )
-        self._templates.globals.update(subject=subject)
+        self._templates.globals.update(subject=subject, question_of=question_of, question_fields=question_fields)
 
     @cached_property
     def assets(self) -> dict[str, tuple[bytes, str]]:

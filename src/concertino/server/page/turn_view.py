@@ -26,6 +26,7 @@ from ...tools.builtin.research import SEARCH_TOOLS
 from ...waits import is_denial
 from ..protocols.log_pieces import NOT_FINISHED, LogPieces, Piece
 from ..protocols.values import sources_of
+from ..question import DECLINED
 from .markup import Citations, MarkdownBlocks, without_sources
 from .turn_items import (
     AgentItem,
@@ -235,9 +236,8 @@ class TurnView(ChangedItems):
             case ToolFailed() if event.error == NOT_FINISHED:
                 call.state = "ended"
             case ToolFailed():
-                asked = call.waits is not None and call.waits.kind == "approval"
-                call.state = "denied" if asked and is_denial(event.error) else "failed"
-                call.error = event.error
+                refused = call.waits is not None and (is_denial(event.error) or event.error == DECLINED)
+                call.state, call.error = "denied" if refused else "failed", event.error
         self._touch(call.id)
 
     def _sources(self, event: ToolDone) -> None:

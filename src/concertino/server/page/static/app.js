@@ -7,6 +7,7 @@ import { actions as approvals } from "./approvals.js";
 import { actions as chat } from "./chat.js";
 import { actions as panel } from "./panel.js";
 import { actions as goals } from "./goals.js";
+import { actions as questions } from "./questions.js";
 
 const themes = ["system", "light", "dark"];
 
@@ -35,7 +36,7 @@ const own = {
   "copy-code": (button) => copied(button, button.closest(".code").querySelector("code").textContent),
   "copy-message": (button) => copied(button, button.closest(".question").querySelector(".message").textContent),
 };
-const actions = { ...own, ...approvals, ...chat, ...panel, ...goals, ...chats };
+const actions = { ...own, ...approvals, ...chat, ...panel, ...goals, ...questions, ...chats };
 
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-action]");
