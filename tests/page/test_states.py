@@ -109,6 +109,27 @@ async def test_the_state_of_a_call_is_not_cut_off(shop: Desk) -> None:
     assert await state.evaluate("(each) => each.scrollWidth <= each.clientWidth")
 
 
+async def test_stop_at_the_end_of_an_answer_shows_the_answer(shop: Desk) -> None:
+    page = await shop.open()
+    await send(page, "slow")
+    await expect(page.get_by_text("The beginning of an answer.")).to_be_visible()
+
+    async def later(route: Any) -> None:
+        shop.model.gate.set()
+        await page.request.get(f"{route.request.url.removesuffix('/stop')}/events")
+        await route.continue_()
+
+    await page.route("**/stop", later)
+    async with page.expect_response("**/stop") as stopped:
+        await page.get_by_role("button", name="Stop the answer").click()
+    assert (await stopped.value).status == 409
+    await answered(page)
+    await page.evaluate("() => fetch('/api/agents').then((found) => found.json())")  # the error has arrived by now
+    assert await page.locator(".toast").count() == 0
+    await expect(page.locator("#announce")).to_have_text("The answer is complete.")
+    shop.problems[:] = [each for each in shop.problems if "409" not in each]
+
+
 async def test_an_edited_message_has_the_width_of_the_column(shop: Desk) -> None:
     page = await shop.open()
     await send(page, "Hi")

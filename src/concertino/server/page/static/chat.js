@@ -342,7 +342,12 @@ function edit(button) {
 async function stop() {
   const turn = current();
   if (!turn) return;
-  await api("POST", `/api/runs/${encodeURIComponent(turn.dataset.turn)}/stop`);
+  try {
+    await api("POST", `/api/runs/${encodeURIComponent(turn.dataset.turn)}/stop`);
+  } catch (error) {
+    if (error.code !== "run_ended") throw error;
+    return changed(); // the answer was complete before the request arrived
+  }
   announce("The answer was stopped.");
 }
 
