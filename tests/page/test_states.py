@@ -100,6 +100,25 @@ async def test_controls_keep_their_size_on_a_phone(shop: Desk) -> None:
     assert (await label.bounding_box())["height"] >= 16
 
 
+async def test_nothing_behind_an_open_menu_or_panel_takes_the_focus(shop: Desk) -> None:
+    page = await shop.open(**PHONE)
+    await send(page, "Hi")
+    await answered(page)
+    for opener, closed in (("Open menu", "Close menu"), ("Details", "Close details")):
+        await page.get_by_role("button", name=opener).click()
+        await expect(page.get_by_role("button", name=closed)).to_be_visible()
+        for _ in range(25):
+            await page.keyboard.press("Tab")
+            assert await page.evaluate("document.activeElement.closest('main, .skip')") is None
+        await page.set_viewport_size({"width": 1200, "height": 700})
+        await expect(page.locator("main")).not_to_have_attribute("inert", "")
+        await page.get_by_label("Message", exact=True).focus()
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+        await page.set_viewport_size(PHONE["viewport"])
+        await page.get_by_role("button", name=closed).click()
+        await expect(page.get_by_role("button", name=opener)).to_be_focused()
+
+
 async def test_the_state_of_a_call_is_not_cut_off(shop: Desk) -> None:
     page = await shop.open()
     await send(page, "research")

@@ -1,6 +1,7 @@
 // The page: what all of its views share. The chat, the panel and the forms are modules of their own.
 
 import { actions as chats } from "./chats.js";
+import { cover } from "./cover.js";
 import { copied, localize, once } from "./http.js";
 import { decorate } from "./decorate.js";
 import { actions as approvals } from "./approvals.js";
@@ -24,6 +25,7 @@ function setTheme(name) {
 
 function setSidebar(open) {
   document.body.classList.toggle("sidebar-open", open);
+  cover();
   const button = document.querySelector('[data-action="open-sidebar"]');
   button.setAttribute("aria-expanded", String(open));
   (open ? document.querySelector(".new-chat") : button).focus();
