@@ -24,7 +24,7 @@ from ...events import (
 )
 from ...tools.builtin.research import SEARCH_TOOLS
 from ...waits import is_denial
-from ..protocols.log_pieces import NOT_FINISHED, LogPieces, Piece
+from ..protocols.log_pieces import ERASED, NOT_FINISHED, LogPieces, Piece
 from ..protocols.values import sources_of
 from ..question import DECLINED
 from .markup import Citations, MarkdownBlocks, without_sources
@@ -230,6 +230,8 @@ class TurnView(ChangedItems):
             case CallWaiting():
                 call.state, call.waits, call.arguments = "waiting", event, event.arguments
                 self._activity(event.run_id, "waiting for you")
+            case ToolDone() if event.content == ERASED:
+                call.state, call.content = "ended", event.content
             case ToolDone():
                 call.state, call.content, call.media = "completed", event.content, event.media
                 self._sources(event)
