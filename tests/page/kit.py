@@ -219,7 +219,7 @@ class DeskModel(ScriptedModel):
                 "should_respond": True,
                 "response": "All **orders** are there.",
                 "confidence": "high",
-                "document_updates": {"findings": "Two orders are late <script>"},
+                "document_updates": {"findings": "Two orders are **late** <script>"},
             }
         )
         slow = any("slow" in each.text for each in request.messages if isinstance(each, UserMessage))

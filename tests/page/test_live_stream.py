@@ -169,6 +169,8 @@ async def test_a_question_is_a_form_until_it_is_answered(reader: Reader) -> None
     await reader.until(lambda: reader.status == "Waiting for you")
     (card,) = [html for id, html in reader.shown.items() if id.endswith("-approval")]
     assert "Which name &lt;b&gt;?" in card
+    (tree,) = [html for id, html in reader.shown.items() if id.endswith("-agents")]
+    assert '<span class="agent-task">Which name &lt;b&gt;?</span>' in tree
     assert '<span class="call-state">waiting for an answer</span>' in reader.text
     key = card.partition('data-key="')[2].partition('"')[0]
     answer = await reader.http.post(f"/api/questions/{key}", json={"answer": "Ann"})
@@ -230,7 +232,9 @@ async def test_a_call_in_progress_is_running(reader: Reader, desk_app: Starlette
 async def test_a_worker_reports_its_passes(reader: Reader) -> None:
     goal = (await reader.http.post("/api/workers/analyst/goals", json={"text": "Check"})).json()
     await reader.http.get(f"/api/conversations/{goal['conversation_id']}/turns/{goal['id']}/events")
-    assert "Pass 1 of" in (await reader.http.get(f"/c/{goal['conversation_id']}")).text
+    page = (await reader.http.get(f"/c/{goal['conversation_id']}")).text
+    assert "Pass 1 of" in page
+    assert page.count("Two orders are <strong>late</strong> &lt;script&gt;") == 2, "in the note and in the document"
 
 
 async def test_a_change_is_reported_once(reader: Reader) -> None:

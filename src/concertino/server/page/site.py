@@ -93,6 +93,7 @@ class Site:
             plain=plain_text,
             denial_reason=denial_reason,
             call_state=call_state,
+            task=task,
         )
         self._templates.globals.update(subject=subject, question_of=question_of, question_fields=question_fields)
 
@@ -199,6 +200,16 @@ def call_state(call: TimelineCall) -> str:
     """Return the state of a call in the reader's words."""
     denied = any(wait.resolution is not None and wait.resolution.verdict == "denied" for wait in call.waits)
     return "denied" if denied else call.state
+
+
+def task(text: str) -> str:
+    """Return the task of an agent in the reader's words: that of a question to a person is JSON with its `message`."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    message = value.get("message") if isinstance(value, dict) else None
+    return message if isinstance(message, str) else text
 
 
 def pretty(text: str) -> str:
