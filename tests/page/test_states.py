@@ -149,6 +149,17 @@ async def test_stop_at_the_end_of_an_answer_shows_the_answer(shop: Desk) -> None
     shop.problems[:] = [each for each in shop.problems if "409" not in each]
 
 
+async def test_a_long_name_of_a_tool_does_not_widen_a_phone(shop: Desk) -> None:
+    page = await shop.open(**PHONE)
+    await send(page, "research")
+    await answered(page)
+    name = page.locator(".call-name").first
+    await name.evaluate("(each) => (each.textContent = 'a_long_name_'.repeat(6))")
+    scroll = page.locator("#scroll")
+    assert await scroll.evaluate("(each) => each.scrollWidth <= each.clientWidth")
+    assert await page.locator(".call-state").first.evaluate("(each) => each.scrollWidth <= each.clientWidth")
+
+
 async def test_an_edited_message_has_the_width_of_the_column(shop: Desk) -> None:
     page = await shop.open()
     await send(page, "Hi")
