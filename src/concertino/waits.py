@@ -90,3 +90,8 @@ def denial(by: str, reason: str) -> str:
 def is_denial(error: str) -> bool:
     """Return whether the error of a call that waited for an approval means that it was not approved."""
     return error.startswith((_DENIED, APPROVAL_TIMED_OUT))
+
+
+def denial_reason(denied: str) -> str:
+    """Return the reason in the error of a call that was not approved."""
+    return denied.partition(": ")[2] or denied

@@ -103,6 +103,30 @@ async def test_an_ag_ui_run_is_whole_after_a_kill(two: tuple[asyncio.subprocess.
         assert events[-1]["outcome"] == {"type": "success"}
 
 
+async def test_a_new_ag_ui_message_after_a_kill_takes_back_the_interrupted_text(
+    two: tuple[asyncio.subprocess.Process, str, str],
+) -> None:
+    first, one, other = two
+    question = {"id": "m1", "role": "user", "content": "conform:resume"}
+    body: dict[str, Any] = {"threadId": "t", "runId": "r", "messages": [question]}
+    browser, again = Browser(one), Browser(other)
+    held: dict[str, Any] = {}
+    async with browser.http, again.http:
+        with pytest.raises(httpx2.TransportError):
+            async with browser.http.stream("POST", "/agui/", json=body) as stream:
+                async for line in stream.aiter_lines():
+                    if "TEXT_MESSAGE_CONTENT" in line:
+                        held = {"id": frames_of(line)[0]["messageId"], "role": "assistant", "content": "word0"}
+                        first.kill()
+        new = {"id": "m2", "role": "user", "content": "conform:text"}
+        events = await again.frames(
+            "POST", "/agui/", json={"threadId": "t", "runId": "r2", "messages": [question, held, new]}
+        )
+        snapshot = next(event for event in events if event["type"] != "RUN_STARTED")
+        assert snapshot == {"type": "MESSAGES_SNAPSHOT", "messages": [question, new]}
+        assert answers(events) == ["Hello from the conformance model."]
+
+
 async def test_a_client_of_openai_repeats_its_request_after_a_kill(
     two: tuple[asyncio.subprocess.Process, str, str],
 ) -> None:

@@ -133,6 +133,22 @@ async def test_responses_belong_to_their_user(client: openai.AsyncOpenAI) -> Non
         await other.responses.cancel(created.id)
 
 
+async def test_a_response_is_streamed_again(client: openai.AsyncOpenAI) -> None:
+    events = await client.responses.create(model=MODEL, input="conform:parallel", stream=True)
+    first = [event async for event in events]
+    found = await client.responses.retrieve(first[0].response.id, stream=True)
+    again: list[Any] = [event async for event in found]
+    assert (again[0].type, again[-1].type) == ("response.created", "response.completed")
+    assert [each.sequence_number for each in again] == list(range(len(again)))
+    assert again[-1].response.output == first[-1].response.output
+    text = "".join(each.delta for each in again if each.type == "response.output_text.delta")
+    assert text == first[-1].response.output_text
+    with pytest.raises(openai.BadRequestError, match="leave it out"):
+        await client.responses.retrieve(first[0].response.id, stream=True, starting_after=1)
+    with pytest.raises(openai.NotFoundError):
+        await client.with_options(api_key="bob").responses.retrieve(first[0].response.id, stream=True)
+
+
 async def test_cancel_stops_a_run(client: openai.AsyncOpenAI) -> None:
     events = await client.responses.create(model=MODEL, input="conform:stop", stream=True)
     id = ""

@@ -123,6 +123,8 @@ async def test_approvals_are_answered_at_another_process(two: tuple[Browser, Bro
     assert text_of(rest) == "40 euros for order A1 are paid back; found A1"
     again = await first.frames("POST", "/api/chat/", json={"id": "c", "messages": [message]})
     assert text_of(again) == text_of(rest)
+    assert [chunk["type"] for chunk in again[:-1]].count("finish") == 1
+    assert again[-2] == rest[-2]
     assert (await first.http.get("/api/chat/c")).json() == (await second.http.get("/api/chat/c")).json()
 
 

@@ -51,6 +51,26 @@ HOSTILE = (
     "[click](javascript:alert(1)) ![pixel](http://evil.example/p.png) <https://ok.example/> "
     '```evil" onmouseover="alert(1)\n<b>code</b>\n```'
 )
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "name": {},
+    "colour": {"choices": ["red <i>", "blue"]},
+    "form": {
+        "schema": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "title": "Your name", "description": "As on <the> card"},
+                "seats": {"type": "integer", "minimum": 1, "maximum": 8},
+                "size": {"type": "number", "default": 1.5},
+                "window": {"type": "boolean", "default": True},
+                "meal": {"type": "string", "enum": ["v", "f"], "enumNames": ["Vegetables", "Fish"]},
+                "days": {"type": "array", "items": {"anyOf": [{"const": "mo", "title": "Monday"}, {"const": "tu"}]}},
+                "__proto__": {"type": "string", "enum": list("abcdefgh")},
+            },
+            "required": ["name", "meal"],
+        }
+    },
+    "nested": {"schema": {"type": "object", "properties": {"where": {"type": "object"}}}},
+}
 MARKDOWN = """Here is **how**:
 
 ```python
@@ -74,7 +94,16 @@ class Desk(AgentConfig[None]):
     prompt = "You are the help desk of a shop."
 
     def __init__(self) -> None:
-        self.tools = (refund, noisy, walk, odd_search, publish, visit, delegate(Helper(), description="Knows prices."))
+        self.tools = (
+            refund,
+            noisy,
+            walk,
+            odd_search,
+            publish,
+            visit,
+            survey,
+            delegate(Helper(), description="Knows prices."),
+        )
 
     def prepare(self, run: RunContext[None]) -> list[Any]:
         run.notify("not_sent", "something <b> was left out")
@@ -128,6 +157,12 @@ async def publish() -> ToolResult:
 
 
 @tool(effect="idempotent")
+async def survey(kind: str, context: ToolContext) -> str:
+    """Ask the user something."""
+    return str(await ask_person(context, f"Which {kind} <b>?", **QUESTIONS[kind]))
+
+
+@tool(effect="idempotent")
 async def visit(address: str, context: ToolContext) -> str:
     """Ask the user to open a page."""
     return str(await ask_person(context, "Open it, please <b>.", url=address))
@@ -149,6 +184,7 @@ class DeskModel(ScriptedModel):
             return f"Done [s0123456789]: {last.content}" if last.content == HALVES else f"Done: {last.content}"
         made: Callable[[], Any] = {
             "visit": lambda: call("visit", address='https://login.example/x?a=1&b="<b>'),
+            "survey": lambda: call("survey", kind=last.text.split()[1]),
             "trap": lambda: call("visit", address="javascript:alert(1)"),
             "refund": lambda: call("refund", order="A-17 <b>", euros=120),
             "research": lambda: [call("helper", query="What do threads cost?"), call("helper", query="And processes?")],
@@ -183,7 +219,7 @@ class DeskModel(ScriptedModel):
                 "should_respond": True,
                 "response": "All **orders** are there.",
                 "confidence": "high",
-                "document_updates": {"findings": "Two orders are late <script>"},
+                "document_updates": {"findings": "Two orders are **late** <script>"},
             }
         )
         slow = any("slow" in each.text for each in request.messages if isinstance(each, UserMessage))

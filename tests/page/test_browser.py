@@ -465,6 +465,10 @@ async def test_axe_finds_nothing_serious(shop: Desk, axe: Path, width: int, sche
     await page.get_by_role("button", name="Edit arguments").click()
     found += await _violations(page, axe)
     chat = page.url
+    other = await shop.open("/", **options)
+    await send(other, "survey form")
+    await expect(other.get_by_role("region", name="A question for you")).to_be_visible()
+    found += await _violations(other, axe)
     await page.get_by_role("button", name=re.compile("Details")).first.click()
     await expect(page.get_by_role("heading", name="Tokens per agent")).to_be_visible()
     found += await _violations(page, axe)

@@ -144,12 +144,61 @@ async def test_an_approval_is_shown_until_it_is_answered(reader: Reader) -> None
     assert "20 euros for order A-17" in reader.text
 
 
+async def test_a_denied_call_is_shown_as_denied_with_the_reason(reader: Reader) -> None:
+    turn = await reader.send("refund")
+    await reader.until(lambda: reader.status == "Waiting for your approval")
+    (waiting,) = (await reader.http.get("/api/approvals")).json()["items"]
+    await reader.http.post(f"/api/approvals/{waiting['key']}", json={"decision": "deny", "reason": "too <late"})
+    await reader.over()
+    assert '<span class="call-state">denied: too &lt;late</span>' in reader.text
+    assert '<p class="field">Denied</p>' in reader.text
+    panel = (await reader.http.get(f"/runs/{turn}/panel")).text
+    assert '<span class="call-state">denied</span>' in panel
+
+
 async def test_a_page_that_a_tool_asks_to_open_is_a_link(reader: Reader) -> None:
     await reader.send("visit")
     await reader.until(lambda: any(id.endswith("-approval") for id in reader.shown))
     (card,) = [html for id, html in reader.shown.items() if id.endswith("-approval")]
     assert '<a href="https://login.example/x?a=1&amp;b=&#34;&lt;b&gt;" target="_blank"' in card
     assert ">Open login.example</a>" in card
+
+
+async def test_a_question_is_a_form_until_it_is_answered(reader: Reader) -> None:
+    await reader.send("survey name")
+    await reader.until(lambda: reader.status == "Waiting for you")
+    (card,) = [html for id, html in reader.shown.items() if id.endswith("-approval")]
+    assert "Which name &lt;b&gt;?" in card
+    (tree,) = [html for id, html in reader.shown.items() if id.endswith("-agents")]
+    assert '<span class="agent-task">Which name &lt;b&gt;?</span>' in tree
+    assert '<span class="call-state">waiting for an answer</span>' in reader.text
+    key = card.partition('data-key="')[2].partition('"')[0]
+    answer = await reader.http.post(f"/api/questions/{key}", json={"answer": "Ann"})
+    assert (answer.json()["won"], answer.json()["verdict"]) == (True, "result")
+    await reader.over()
+    assert not [id for id in reader.shown if id.endswith("-approval")]
+    assert "Done: Ann" in reader.text
+    late = await reader.http.post(f"/api/questions/{key}", json={"answer": None})
+    assert not late.json()["won"]
+
+
+async def test_a_declined_question_is_not_a_failure(reader: Reader) -> None:
+    await reader.send("survey form")
+    await reader.until(lambda: reader.status == "Waiting for you")
+    (card,) = [html for id, html in reader.shown.items() if id.endswith("-approval")]
+    key = card.partition('data-key="')[2].partition('"')[0]
+    await reader.http.post(f"/api/questions/{key}", json={"answer": None})
+    await reader.over()
+    assert '<span class="call-state">denied: the user has declined</span>' in reader.text
+    assert "Done: None" in reader.text
+
+
+async def test_only_questions_take_answers(reader: Reader) -> None:
+    await reader.send("refund")
+    await reader.until(lambda: reader.status == "Waiting for your approval")
+    (waiting,) = (await reader.http.get("/api/approvals")).json()["items"]
+    for key in (waiting["key"], "run_x:1.1"):
+        assert (await reader.http.post(f"/api/questions/{key}", json={"answer": "yes"})).status_code == 404
 
 
 async def test_an_address_that_is_no_page_is_no_link(reader: Reader) -> None:
@@ -183,7 +232,9 @@ async def test_a_call_in_progress_is_running(reader: Reader, desk_app: Starlette
 async def test_a_worker_reports_its_passes(reader: Reader) -> None:
     goal = (await reader.http.post("/api/workers/analyst/goals", json={"text": "Check"})).json()
     await reader.http.get(f"/api/conversations/{goal['conversation_id']}/turns/{goal['id']}/events")
-    assert "Pass 1 of" in (await reader.http.get(f"/c/{goal['conversation_id']}")).text
+    page = (await reader.http.get(f"/c/{goal['conversation_id']}")).text
+    assert "Pass 1 of" in page
+    assert page.count("Two orders are <strong>late</strong> &lt;script&gt;") == 2, "in the note and in the document"
 
 
 async def test_a_change_is_reported_once(reader: Reader) -> None:

@@ -100,6 +100,25 @@ async def test_controls_keep_their_size_on_a_phone(shop: Desk) -> None:
     assert (await label.bounding_box())["height"] >= 16
 
 
+async def test_nothing_behind_an_open_menu_or_panel_takes_the_focus(shop: Desk) -> None:
+    page = await shop.open(**PHONE)
+    await send(page, "Hi")
+    await answered(page)
+    for opener, closed in (("Open menu", "Close menu"), ("Details", "Close details")):
+        await page.get_by_role("button", name=opener).click()
+        await expect(page.get_by_role("button", name=closed)).to_be_visible()
+        for _ in range(25):
+            await page.keyboard.press("Tab")
+            assert await page.evaluate("document.activeElement.closest('main, .skip')") is None
+        await page.set_viewport_size({"width": 1200, "height": 700})
+        await expect(page.locator("main")).not_to_have_attribute("inert", "")
+        await page.get_by_label("Message", exact=True).focus()
+        await expect(page.get_by_label("Message", exact=True)).to_be_focused()
+        await page.set_viewport_size(PHONE["viewport"])
+        await page.get_by_role("button", name=closed).click()
+        await expect(page.get_by_role("button", name=opener)).to_be_focused()
+
+
 async def test_the_state_of_a_call_is_not_cut_off(shop: Desk) -> None:
     page = await shop.open()
     await send(page, "research")
@@ -107,6 +126,38 @@ async def test_the_state_of_a_call_is_not_cut_off(shop: Desk) -> None:
     state = page.locator(".call-state").first
     await state.evaluate("(each) => (each.previousElementSibling.textContent = 'long '.repeat(100))")
     assert await state.evaluate("(each) => each.scrollWidth <= each.clientWidth")
+
+
+async def test_stop_at_the_end_of_an_answer_shows_the_answer(shop: Desk) -> None:
+    page = await shop.open()
+    await send(page, "slow")
+    await expect(page.get_by_text("The beginning of an answer.")).to_be_visible()
+
+    async def later(route: Any) -> None:
+        shop.model.gate.set()
+        await page.request.get(f"{route.request.url.removesuffix('/stop')}/events")
+        await route.continue_()
+
+    await page.route("**/stop", later)
+    async with page.expect_response("**/stop") as stopped:
+        await page.get_by_role("button", name="Stop the answer").click()
+    assert (await stopped.value).status == 409
+    await answered(page)
+    await page.evaluate("() => fetch('/api/agents').then((found) => found.json())")  # the error has arrived by now
+    assert await page.locator(".toast").count() == 0
+    await expect(page.locator("#announce")).to_have_text("The answer is complete.")
+    shop.problems[:] = [each for each in shop.problems if "409" not in each]
+
+
+async def test_a_long_name_of_a_tool_does_not_widen_a_phone(shop: Desk) -> None:
+    page = await shop.open(**PHONE)
+    await send(page, "research")
+    await answered(page)
+    name = page.locator(".call-name").first
+    await name.evaluate("(each) => (each.textContent = 'a_long_name_'.repeat(6))")
+    scroll = page.locator("#scroll")
+    assert await scroll.evaluate("(each) => each.scrollWidth <= each.clientWidth")
+    assert await page.locator(".call-state").first.evaluate("(each) => each.scrollWidth <= each.clientWidth")
 
 
 async def test_an_edited_message_has_the_width_of_the_column(shop: Desk) -> None:

@@ -276,7 +276,7 @@ async def test_a_worker_has_a_portal_and_a_living_document(ann: Visitor) -> None
     page = await ann.page(f"/c/{goal['conversation_id']}")
     assert "All <strong>orders</strong> are there." in page
     document = await ann.page(f"/c/{goal['conversation_id']}/document")
-    assert "Two orders are late &lt;script&gt;" in document
+    assert "Two orders are <strong>late</strong> &lt;script&gt;" in document
     assert document.strip() in page
     await ann.ask("hello")
     assert "writes it here" in await ann.page(f"{ann.here}/document")

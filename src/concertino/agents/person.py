@@ -61,10 +61,11 @@ _PERSON, _LOGIN = _Person(), _Login()
 async def ask_person(context: ToolContext, message: str, *, seconds: float | None = None, **details: Any) -> str | None:
     """Ask a person *message* during a tool call, and return the answer; None if it was refused or came too late.
 
-    The question is a wait of the tool `ask_person`, whose arguments are *message* and *details*: JSON values, such as a
-    schema for a form. `runtime.resolve(scope, wait.key, answer)` answers it, from any process; with `failed=True`, it
-    is refused. Until then, the run is suspended. After the answer, the tool runs again from its beginning, and each
-    question that it has asked returns its answer. So ask before any effect.
+    The question is a wait of the tool `ask_person`, whose arguments are *message* and *details*: JSON values, such as
+    `choices` (texts to choose from), or `schema` (JSON Schema of an object, whose JSON text is the answer).
+    `runtime.resolve(scope, wait.key, answer)` answers it, from any process; with `failed=True`, it is refused. Until
+    then, the run is suspended. After the answer, the tool runs again from its beginning, and each question that it has
+    asked returns its answer. So ask before any effect.
     """
     return await _ask(_PERSON, context, {"message": message, "seconds": seconds, **details})
 

@@ -196,6 +196,15 @@ class ApprovalAnswer(Given):
     reason: Annotated[Words, Field(description="For a denial: the model reads it.")] = ""
 
 
+class QuestionAnswer(Given):
+    """An answer to a question."""
+
+    answer: Annotated[
+        Words | Annotated[dict[str, Any], AfterValidator(_finite)] | None,
+        Field(description="A text, or an object if the question has a schema; null declines to answer."),
+    ]
+
+
 class NewGoal(Given):
     """A goal for a worker."""
 

@@ -9,8 +9,9 @@ from urllib.parse import quote
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from ..errors import RunStateError, UnknownRunError
+from ..errors import RunStateError, UnknownRunError, UnknownWaitError
 from ..messages import AssistantMessage, Media, Message, ToolMessage, UserMessage
+from ..runtime import AnswerOutcome
 from ..runtime.timeline import Timeline, read_timeline
 from ..storage.types import StoredRun
 from .conversation_endpoints import event_source, is_over
@@ -23,6 +24,7 @@ from .forms import (
     EventsQuery,
     LimitQuery,
     ListForm,
+    QuestionAnswer,
     ReceiptForm,
     ResumeHeaders,
     RunForm,
@@ -30,6 +32,7 @@ from .forms import (
     TimelineForm,
     UsageForm,
 )
+from .question import DECLINED, question_of
 
 runs = Endpoints("runs")
 approvals = Endpoints("approvals")
@@ -137,6 +140,24 @@ async def answer_approval(call: ApiCall, key: str, body: ApprovalAnswer) -> Answ
         outcome = await call.runtime.approve(call.scope, key, arguments=body.arguments, remember=body.remember)
     else:
         outcome = await call.runtime.deny(call.scope, key, body.reason)
+    return _answer_form(outcome)
+
+
+@approvals("POST", "/api/questions/{key}")
+async def answer_question(call: ApiCall, key: str, body: QuestionAnswer) -> AnswerForm:
+    """Answer a question of a tool to the user, or decline it. The first answer counts."""
+    wait = await call.runtime.store.wait(call.scope, key)
+    question = None if wait is None or wait.kind == "approval" else question_of(wait.tool, wait.kind, wait.arguments)
+    if question is None:
+        raise UnknownWaitError(f"no question waits under {key!r:.200}")
+    if body.answer is None:
+        return _answer_form(await call.runtime.resolve(call.scope, key, DECLINED, failed=True))
+    if question.login:
+        raise RunStateError("the login answers this question: open its page")
+    return _answer_form(await call.runtime.resolve(call.scope, key, body.answer))
+
+
+def _answer_form(outcome: AnswerOutcome) -> AnswerForm:
     resolution = outcome.wait.resolution
     assert resolution is not None
     return AnswerForm(won=outcome.won, verdict=resolution.verdict, by=resolution.by)

@@ -28,7 +28,7 @@ from concertino.events import (
     Voided,
 )
 from concertino.messages import Media, MediaPart, Reasoning
-from concertino.server.protocols.log_pieces import NOT_FINISHED, LogPieces, Piece
+from concertino.server.protocols.log_pieces import ERASED, NOT_FINISHED, LogPieces, Piece
 
 BASE = ("r", "agent", 0)
 PARTS = (Reasoning("I think"), Text("Hello "), Text("you"), ToolCall("c1", "add", '{"a": 1}'))
@@ -122,6 +122,25 @@ def test_an_end_closes_everything() -> None:
     ]
     (failed,) = [item for item in items if isinstance(item, ToolFailed)]
     assert (failed.call_id, failed.name, failed.error) == ("c1", "add", NOT_FINISHED)
+
+
+@pytest.mark.parametrize("status", ["completed", "cancelled"])
+@pytest.mark.parametrize("erased", [True, False])
+def test_an_outcome_that_was_erased_is_no_failure(status: str, *, erased: bool) -> None:
+    pieces = LogPieces("r")
+    list(pieces.take(1, TURN))
+    outcome = next(
+        item
+        for item in pieces.take(9 if erased else 2, ended("Hello you", status))
+        if isinstance(item, ToolDone | ToolFailed)
+    )
+    assert (outcome.call_id, outcome.name) == ("c1", "add")
+    if erased and status == "completed":
+        assert isinstance(outcome, ToolDone)
+        assert outcome.content == ERASED
+    else:
+        assert isinstance(outcome, ToolFailed)
+        assert outcome.error == NOT_FINISHED
 
 
 def test_a_call_that_waits_stays_open() -> None:

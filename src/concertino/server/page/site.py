@@ -21,8 +21,12 @@ from starlette.responses import HTMLResponse, Response
 from ...agents import WorkerAgent
 from ...records import record
 from ...runtime import Runtime
+from ...runtime.timeline import TimelineCall
+from ...waits import denial_reason
 from ..endpoint import ApiCall
+from ..question import question_of
 from .markup import markdown_html, plain_text, well_formed
+from .question_fields import question_fields
 
 _HERE = Path(__file__).parent
 _POLICY = "; ".join(
@@ -87,8 +91,11 @@ class Site:
             exact=exact,
             cut=cut,
             plain=plain_text,
+            denial_reason=denial_reason,
+            call_state=call_state,
+            task=task,
         )
-        self._templates.globals.update(subject=subject)
+        self._templates.globals.update(subject=subject, question_of=question_of, question_fields=question_fields)
 
     @cached_property
     def assets(self) -> dict[str, tuple[bytes, str]]:
@@ -187,6 +194,22 @@ def label(name: str) -> str:
 def state(name: str) -> str:
     """Return the state of a run in the reader's words."""
     return _STATES.get(name, name)
+
+
+def call_state(call: TimelineCall) -> str:
+    """Return the state of a call in the reader's words."""
+    denied = any(wait.resolution is not None and wait.resolution.verdict == "denied" for wait in call.waits)
+    return "denied" if denied else call.state
+
+
+def task(text: str) -> str:
+    """Return the task of an agent in the reader's words: that of a question to a person is JSON with its `message`."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    message = value.get("message") if isinstance(value, dict) else None
+    return message if isinstance(message, str) else text
 
 
 def pretty(text: str) -> str:

@@ -12,10 +12,11 @@ from ...messages import Media
 from ...records import record
 from ...usage import UsageRecord, total
 from .markup import Citations, MarkdownBlocks
+from .site import label
 
 AgentState = Literal["running", "suspended", "completed", "limited", "failed", "cancelled", "ended"]
-CallState = Literal["writing", "running", "waiting", "completed", "failed", "ended"]
-"""`ended`: it is unknown how."""
+CallState = Literal["writing", "running", "waiting", "completed", "denied", "failed", "ended"]
+"""`denied`: the call was not approved. `ended`: it is unknown how."""
 
 
 @record(frozen=False, eq=False)
@@ -39,6 +40,7 @@ class LineItem:
     into: str
     kind: Literal["notice", "steered", "note"]
     text: str
+    """Markdown, if it is a note."""
 
 
 @record(frozen=False, eq=False)
@@ -162,7 +164,7 @@ def _note(event: CustomEvent) -> str:
             case "worker.pass":
                 return f"Pass {data['number']} of {data['of']}"
             case "worker.decision":
-                return "\n".join(f"{section}: {text}" for section, text in data["document"].items())
+                return "\n\n".join(f"**{label(section)}**\n\n{text}" for section, text in data["document"].items())
             case "worker.escalated":
                 return f"Escalated to {data['model']}: {data['reason']}"
     return ""

@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from ...events import CallWaiting
 from ...records import record
-from ..protocols.values import link_of
 from .markup import markdown_html
 from .site import Site
 from .turn_items import CallItem, LineItem, MediaItem, ReportItem, TextItem
@@ -112,7 +111,6 @@ class TurnParts:
             f"{self._view.turn_id}-approvals",
             "approval",
             call={"key": wait.key, "tool": call.name, "arguments": wait.arguments, "who": wait.who, "note": wait.note},
-            link=link_of(call.name, wait.arguments),
             kind=wait.kind,
             agent="" if agent is None else agent.name,
         )

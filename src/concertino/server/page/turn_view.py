@@ -23,8 +23,10 @@ from ...events import (
     UsageRecorded,
 )
 from ...tools.builtin.research import SEARCH_TOOLS
-from ..protocols.log_pieces import NOT_FINISHED, LogPieces, Piece
+from ...waits import is_denial
+from ..protocols.log_pieces import ERASED, NOT_FINISHED, LogPieces, Piece
 from ..protocols.values import sources_of
+from ..question import DECLINED
 from .markup import Citations, MarkdownBlocks, without_sources
 from .turn_items import (
     AgentItem,
@@ -228,13 +230,16 @@ class TurnView(ChangedItems):
             case CallWaiting():
                 call.state, call.waits, call.arguments = "waiting", event, event.arguments
                 self._activity(event.run_id, "waiting for you")
+            case ToolDone() if event.content == ERASED:
+                call.state, call.content = "ended", event.content
             case ToolDone():
                 call.state, call.content, call.media = "completed", event.content, event.media
                 self._sources(event)
             case ToolFailed() if event.error == NOT_FINISHED:
                 call.state = "ended"
             case ToolFailed():
-                call.state, call.error = "failed", event.error
+                refused = call.waits is not None and (is_denial(event.error) or event.error == DECLINED)
+                call.state, call.error = "denied" if refused else "failed", event.error
         self._touch(call.id)
 
     def _sources(self, event: ToolDone) -> None:

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
+from ...events import Voided
 from ...orchestrator.chat import Chat
 from ...runtime import Conversation, ConversationTurn, Runtime
 from ...scope import Scope
@@ -70,11 +71,35 @@ async def _run(runtime: Runtime, request: Request, agent: str) -> Response:
         await give(runtime, scope, answer)
     keys = tuple([each.wait.key for each in answers])
     stream = AGUIStream(turn.id, thread_id, run_id, messages)
+    earlier = _Earlier(conversation, turn, messages if chat is not None else ())
     # Its clients learn of waits at a suspension only.
-    return event_stream(request, _events(stream, turn_log(turn, keys, suspended=True)))
+    return event_stream(request, _events(stream, turn_log(turn, keys, suspended=True), earlier))
 
 
-async def _events(stream: AGUIStream, log: AsyncGenerator[TurnEvents, None]) -> AsyncGenerator[list[JsonObject], None]:
+class _Earlier:
+    """The messages that the client of a new turn has of the turn before it."""
+
+    def __init__(self, conversation: Conversation, turn: ConversationTurn, messages: Sequence[JsonObject]) -> None:
+        self._conversation, self._turn = conversation, turn
+        self._messages = messages
+
+    async def void(self) -> list[str]:
+        """Return the ids of messages of an attempt that a crash has interrupted while the client was not there."""
+        parent = (await self._turn.read()).parent
+        held = [id for id in received(self._messages[:-1], parent) if id.startswith(f"{parent}:")] if parent else []
+        if not held:
+            return []
+        stream, crashed = AGUIStream(parent, "", ""), False
+        async for number, event in (await self._conversation.turn(parent)).events(until="suspended"):
+            crashed = crashed or isinstance(event, Voided)
+            for _ in stream.take(number, event):
+                pass
+        return [id for id in held if id not in stream.messages] if crashed else []
+
+
+async def _events(
+    stream: AGUIStream, log: AsyncGenerator[TurnEvents, None], earlier: _Earlier
+) -> AsyncGenerator[list[JsonObject], None]:
     yield [stream.start()]
     begun = ended = False
     async with until_failure(log):
@@ -83,7 +108,7 @@ async def _events(stream: AGUIStream, log: AsyncGenerator[TurnEvents, None]) -> 
             for number, event, new in batch:
                 if new and not begun:
                     begun = True
-                    found += stream.begin()
+                    found += stream.begin(await earlier.void())
                 mapped = list(stream.take(number, event))
                 found += mapped if new else ()
             if found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, assert_never
 
@@ -54,9 +54,10 @@ class AGUIStream(TurnStream):
         self._ids = {"threadId": thread_id, "runId": run_id}
         known = {message["id"]: message for message in messages if message.get("id")}
         self._received = received(messages, root_id)
-        self._messages: dict[str, JsonObject] = {id: each for id, each in known.items() if id not in self._received}
+        self.messages: dict[str, JsonObject] = {id: each for id, each in known.items() if id not in self._received}
+        """All messages that count, by id."""
         self._client_results = {
-            each.get("toolCallId"): id for id, each in self._messages.items() if each.get("role") == "tool"
+            each.get("toolCallId"): id for id, each in self.messages.items() if each.get("role") == "tool"
         }
         """The calls whose results the client has sent itself."""
         self._owner: dict[str, str] = {}
@@ -71,12 +72,14 @@ class AGUIStream(TurnStream):
         """Return the first event."""
         return {"type": "RUN_STARTED", **self._ids, "protocolVersion": PROTOCOL_VERSION}
 
-    def begin(self) -> Iterator[JsonObject]:
-        """Take back what the client has of the turn and the log repeats, or has lost with a process that died.
+    def begin(self, void: Iterable[str] = ()) -> Iterator[JsonObject]:
+        """Take back what the client has and the log repeats, or has lost with a process that died.
 
         To be called after the events that the client knows. Its client would add the same text to the same message.
+        *void* names messages that the client has of another turn, and that do not count.
         """
-        if lost := [each for id, each in self._received.items() if id not in self._messages]:
+        self._received |= {id: self.messages.pop(id) for id in void}
+        if lost := [each for id, each in self._received.items() if id not in self.messages]:
             yield self._snapshot(*[{**each, "content": ""} for each in lost if each.get("role") == "reasoning"])
 
     def take(self, number: int, event: RunEvent) -> Iterator[JsonObject]:
@@ -153,12 +156,12 @@ class AGUIStream(TurnStream):
                 self._keep(piece.run_id, {"id": piece.id, "role": "assistant", "content": ""})
                 yield {"type": "TEXT_MESSAGE_START", **message, "role": "assistant"}
             case "delta":
-                self._messages[piece.id]["content"] += piece.text
+                self.messages[piece.id]["content"] += piece.text
                 yield {"type": "TEXT_MESSAGE_CONTENT", **message, "delta": piece.text}
             case "end":
                 yield {"type": "TEXT_MESSAGE_END", **message}
             case "void":
-                self._messages[piece.id]["content"] = ""
+                self.messages[piece.id]["content"] = ""
                 yield from self._take_back(piece.id)
 
     def _reasoning(self, piece: Piece) -> Iterator[JsonObject]:
@@ -169,13 +172,13 @@ class AGUIStream(TurnStream):
                 yield {"type": "REASONING_START", **message}
                 yield {"type": "REASONING_MESSAGE_START", **message, "role": "reasoning"}
             case "delta":
-                self._messages[piece.id]["content"] += piece.text
+                self.messages[piece.id]["content"] += piece.text
                 yield {"type": "REASONING_MESSAGE_CONTENT", **message, "delta": piece.text}
             case "end":
                 yield {"type": "REASONING_MESSAGE_END", **message}
                 yield {"type": "REASONING_END", **message}
             case "void":
-                self._messages[piece.id]["content"] = ""
+                self.messages[piece.id]["content"] = ""
                 yield from self._take_back(piece.id)
 
     def _call(self, piece: Piece) -> Iterator[JsonObject]:
@@ -184,13 +187,13 @@ class AGUIStream(TurnStream):
         match piece.phase:
             case "start":
                 owner = piece.attempt or id
-                kept = self._messages.get(owner)
+                kept = self.messages.get(owner)
                 if kept is None or kept["role"] != "assistant":
                     owner = owner if kept is None else f"{owner}:calls"
                     self._keep(piece.run_id, {"id": owner, "role": "assistant"})
                 self._owner[id] = owner
                 function = {"name": piece.name, "arguments": ""}
-                self._messages[owner].setdefault("toolCalls", []).append(
+                self.messages[owner].setdefault("toolCalls", []).append(
                     {"id": id, "type": "function", "function": function}
                 )
                 yield {"type": "TOOL_CALL_START", **call, "toolCallName": piece.name, "parentMessageId": owner}
@@ -200,29 +203,29 @@ class AGUIStream(TurnStream):
             case "end":
                 yield {"type": "TOOL_CALL_END", **call}
             case "void":
-                self._messages[self._owner[id]]["toolCalls"].remove(self._call_of(id))
+                self.messages[self._owner[id]]["toolCalls"].remove(self._call_of(id))
                 yield from self._take_back(self._owner.pop(id))
 
     def _call_of(self, id: str) -> JsonObject:
-        calls: list[JsonObject] = self._messages[self._owner[id]]["toolCalls"]
+        calls: list[JsonObject] = self.messages[self._owner[id]]["toolCalls"]
         return next(call for call in calls if call["id"] == id)
 
     def _keep(self, run_id: str, message: JsonObject) -> None:
         owner = {} if run_id == self._root_id else {"subagentRunId": run_id}
-        self._messages[message["id"]] = {**message, **owner}
+        self.messages[message["id"]] = {**message, **owner}
 
     def _take_back(self, id: str) -> Iterator[JsonObject]:
         """Remove the void parts of a message that the client has: only a snapshot of all messages can do that."""
-        message = self._messages[id]
+        message = self.messages[id]
         if not message.get("toolCalls"):
             message.pop("toolCalls", None)
             if not message.get("content") and message["role"] != "reasoning":
-                del self._messages[id]
+                del self.messages[id]
         yield self._snapshot()
 
     def _snapshot(self, *emptied: JsonObject) -> JsonObject:
         """Return all messages. Clients keep reasoning that a snapshot lacks, so that it has void reasoning as empty."""
-        return {"type": "MESSAGES_SNAPSHOT", "messages": [*self._messages.values(), *emptied]}
+        return {"type": "MESSAGES_SNAPSHOT", "messages": [*self.messages.values(), *emptied]}
 
     def _result(self, event: ToolDone | ToolFailed) -> Iterator[JsonObject]:
         id = self._call_id(event.run_id, event.call_id)
@@ -230,7 +233,7 @@ class AGUIStream(TurnStream):
         content = event.error if isinstance(event, ToolFailed) else event.content
         message = {"id": f"{id}:result", "role": "tool", "toolCallId": id, "content": content}
         if sent := self._client_results.get(id):
-            self._messages[sent] = self._messages.pop(sent)  # after the call
+            self.messages[sent] = self.messages.pop(sent)  # after the call
             return
         self._keep(event.run_id, {**message, "error": content} if failed else message)
         yield {

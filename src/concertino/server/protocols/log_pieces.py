@@ -35,6 +35,7 @@ from ...records import record
 PieceKind = Literal["text", "reasoning", "call", "media"]
 Phase = Literal["start", "delta", "end", "void"]
 NOT_FINISHED = "the call was not finished"
+ERASED = "[erased: the data policy does not keep the outcome of this call]"
 
 
 @record(frozen=False)
@@ -134,9 +135,12 @@ class LogPieces:
         """By run and attempt."""
         self._calls: dict[tuple[str, str], _Part] = {}
         """By run and id: the calls that have no result."""
+        self._number = 0
+        """The number of the last event."""
 
     def take(self, number: int, event: RunEvent) -> Iterator[Piece | RunEvent]:  # noqa: C901 - one case per event
         """Yield what the event with this number shows: pieces, or the event itself."""
+        before, self._number = self._number, number
         match event:
             case TextDelta() | ReasoningDelta():
                 yield from self._delta(number, event)
@@ -159,7 +163,7 @@ class LogPieces:
                 del self._calls[event.run_id, event.call_id]
                 yield event
             case RunEnded():
-                yield from self._end(number, event)
+                yield from self._end(number, event, is_next=number == before + 1)
             case ToolsSelected() | ContextEdited() | CacheMiss():
                 pass
             case _:
@@ -226,8 +230,12 @@ class LogPieces:
                 yield from call.end()
                 yield piece
 
-    def _end(self, number: int, event: RunEnded) -> Iterator[Piece | RunEvent]:
-        """End what is open, and show an answer that no turn has shown, such as one of a hook."""
+    def _end(self, number: int, event: RunEnded, *, is_next: bool) -> Iterator[Piece | RunEvent]:
+        """End what is open, and show an answer that no turn has shown, such as one of a hook.
+
+        The end of a run erases events that the data policy does not keep. A reader that is behind then gets the end
+        next, and not the outcomes of the calls before it.
+        """
         result, run_id = event.result, event.run_id
         answers = [answer for (owner, _), answer in self._answers.items() if owner == run_id]
         for answer in answers:
@@ -241,6 +249,9 @@ class LogPieces:
                 yield from call.end()
                 if result.status != "suspended":
                     del self._calls[key]
-                    name = call.change("end").name
-                    yield ToolFailed(run_id, event.agent_path, event.index, key[1], name, NOT_FINISHED)
+                    outcome = (run_id, event.agent_path, event.index, key[1], call.change("end").name)
+                    if result.status == "completed" and not is_next:
+                        yield ToolDone(*outcome, ERASED)
+                    else:
+                        yield ToolFailed(*outcome, NOT_FINISHED)
         yield event

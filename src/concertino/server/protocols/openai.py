@@ -17,10 +17,21 @@ from ...errors import RunExistsError, UnknownRunError
 from ...orchestrator.agent import AgentConfig
 from ...providers import Model
 from ...runtime import Runtime
+from ...storage.types import StoredRun
 from ..error_form import error_code
 from ..event_source import LogEvents, until_failure
 from ..server_state import RETRY_AFTER
-from .http import BROKEN_OFF, ProtocolRoute, agents_of, body_of, counted, event_stream, scope_of, text_field
+from .http import (
+    BROKEN_OFF,
+    ProtocolRoute,
+    agents_of,
+    body_of,
+    check_streams,
+    counted,
+    event_stream,
+    scope_of,
+    text_field,
+)
 from .openai_chat import ChatStream, Completion, error_body
 from .openai_input import chat_of
 from .openai_responses import ResponseStream, run_of_response
@@ -157,9 +168,18 @@ class _API:
         return _closed(request) if response["status"] == "in_progress" else JSONResponse(response)
 
     async def response(self, request: Request) -> Response:
-        """Return a response by its id."""
-        run_id = run_of_response(request.path_params["response"])
-        return JSONResponse(await self._stored(request, run_id))
+        """Return a response by its id; with `stream=true`, its events from the first one on."""
+        run_id, query = run_of_response(request.path_params["response"]), request.query_params
+        if "starting_after" in query:
+            raise BadInputError(
+                "'starting_after' is not supported, because stored pieces of an answer are joined, which changes the "
+                "numbers of events: leave it out to get all events from the first one on"
+            )
+        if query.get("stream", "").lower() not in ("true", "1"):
+            return JSONResponse(await self._stored(request, run_id))
+        check_streams(request)
+        stored = await self._run(request, run_id)
+        return event_stream(request, _events(*self._log(request, stored)))
 
     async def cancel(self, request: Request) -> Response:
         """Stop the run of a response."""
@@ -168,14 +188,21 @@ class _API:
         return JSONResponse(await self._stored(request, run_id))
 
     async def _stored(self, request: Request, run_id: str) -> JsonObject:
-        scope = scope_of(request)
-        stored = await self._runtime.store.run(scope, run_id)
+        """Return a response as it is now: without its output while it is in progress."""
+        stored = await self._run(request, run_id)
+        stream, log = self._log(request, stored)
+        return stream.response if stored.state == "running" else await _whole(stream, log)
+
+    async def _run(self, request: Request, run_id: str) -> StoredRun:
+        stored = await self._runtime.store.run(scope_of(request), run_id)
         if stored is None:
             raise UnknownRunError(f"there is no response {request.path_params['response']!r}")
+        return stored
+
+    def _log(self, request: Request, stored: StoredRun) -> tuple[ResponseStream, _Log]:
+        run_id = stored.start.run_id
         stream = ResponseStream(run_id, stored.start.agent, int(stored.start.started))
-        if stored.state == "running":
-            return stream.response
-        return await _whole(stream, self._runtime.event_batches(scope, run_id, until="suspended"))
+        return stream, self._runtime.event_batches(scope_of(request), run_id, until="suspended")
 
 
 async def _chunks(stream: ChatStream, log: _Log) -> AsyncGenerator[Sequence[JsonObject | str], None]:

@@ -66,7 +66,8 @@ async def turn_log(
     """Yield the events of a turn until it ends or waits, several at once.
 
     *answered* are the keys of the waits that the client has just answered. It knows the events before them; and if the
-    turn was *suspended* then, also those up to its suspension.
+    turn was *suspended* then, also those up to its suspension. No client needs a suspension that is over: only the last
+    one ends what it shows.
     """
     missing = set(answered)
     new = not missing
@@ -74,21 +75,26 @@ async def turn_log(
     quiet = False
     while True:
         before, ended = after, False
+        held: TurnEvents = ()  # a suspension, as long as no event follows it
         async with aclosing(turn.event_batches(after, until="suspended")) as batches:
             async for batch in batches:
-                found = []
+                found = [(number, event, False) for number, event, _ in held]
                 for number, event in batch:
                     at_end = isinstance(event, RunEnded) and event.run_id == turn.id
                     is_over = at_end and event.result.status != "suspended"  # type: ignore[union-attr]
                     new = new or is_over
                     ended = at_end and new
-                    found.append((number, event, new))
+                    is_passed = at_end and not is_over and number != batch[-1][0]
+                    found.append((number, event, new and not is_passed))
                     if isinstance(event, CallWaiting):
                         missing.discard(event.key)
                     new = new or (not missing and (at_end or not suspended))
                 after = batch[-1][0]
+                held = [found.pop()] if at_end and not is_over else ()
                 yield found
                 del batch, found  # as in `one_by_one`
+        if held:
+            yield held
         if ended or turn.closed:
             return
         if after == before and (await turn.read()).state in ENDED_STATES:

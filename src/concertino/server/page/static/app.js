@@ -1,12 +1,14 @@
 // The page: what all of its views share. The chat, the panel and the forms are modules of their own.
 
 import { actions as chats } from "./chats.js";
+import { cover } from "./cover.js";
 import { copied, localize, once } from "./http.js";
 import { decorate } from "./decorate.js";
 import { actions as approvals } from "./approvals.js";
 import { actions as chat } from "./chat.js";
 import { actions as panel } from "./panel.js";
 import { actions as goals } from "./goals.js";
+import { actions as questions } from "./questions.js";
 
 const themes = ["system", "light", "dark"];
 
@@ -23,6 +25,7 @@ function setTheme(name) {
 
 function setSidebar(open) {
   document.body.classList.toggle("sidebar-open", open);
+  cover();
   const button = document.querySelector('[data-action="open-sidebar"]');
   button.setAttribute("aria-expanded", String(open));
   (open ? document.querySelector(".new-chat") : button).focus();
@@ -35,7 +38,7 @@ const own = {
   "copy-code": (button) => copied(button, button.closest(".code").querySelector("code").textContent),
   "copy-message": (button) => copied(button, button.closest(".question").querySelector(".message").textContent),
 };
-const actions = { ...own, ...approvals, ...chat, ...panel, ...goals, ...chats };
+const actions = { ...own, ...approvals, ...chat, ...panel, ...goals, ...questions, ...chats };
 
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-action]");

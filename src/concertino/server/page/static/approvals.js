@@ -1,7 +1,7 @@
 // Cards of calls that wait for an approval, in a chat and on a page of their own.
 
-import { rest } from "./focus.js";
-import { announce, api, once } from "./http.js";
+import { give, parsedObject, showProblem } from "./answers.js";
+import { once } from "./http.js";
 
 export const actions = {
   "edit-arguments": (button) => {
@@ -22,25 +22,24 @@ const denying = (form) => !form.querySelector(".deny-reason").hidden;
 /** Asks for the reason of a denial, or no longer. Meanwhile, nothing in the form allows the call. */
 function setDenying(form, on) {
   form.querySelector(".deny-reason").hidden = !on;
-  for (const each of form.querySelectorAll('[value="approve"], [data-action="edit-arguments"], .remember')) each.hidden = on;
+  for (const each of form.querySelectorAll('[value="approve"], [data-action="edit-arguments"], .remember, .question-answer')) each.hidden = on;
   form.querySelector('[data-action="keep-open"]').hidden = !on;
   (on ? form.elements.reason : form.querySelector('[value="deny"]')).focus();
   form.querySelector(".approval-actions").scrollIntoView({ block: "nearest" });
 }
 
+/** Returns the arguments in place of the original ones; undefined without any. */
 function edited(form) {
+  const { answer } = form.elements; // a question of a workflow
+  if (answer) return answer.value.trim() ? { ...parsedObject(answer.dataset.arguments), answer: answer.value } : undefined;
   const part = form.querySelector(".edit-arguments");
   if (part.hidden) return undefined;
   const problem = part.querySelector(".problem");
   problem.hidden = true;
   try {
-    const value = JSON.parse(form.elements.arguments.value);
-    if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("it is no object");
-    return value;
+    return parsedObject(form.elements.arguments.value);
   } catch (error) {
-    problem.textContent = `This is not a JSON object: ${error.message}`;
-    problem.hidden = false;
-    form.elements.arguments.focus();
+    showProblem(problem, error, form.elements.arguments);
     throw null;
   }
 }
@@ -57,7 +56,7 @@ async function answer(card, form, decision) {
   if (decision === "approve") {
     const changed = edited(form);
     if (changed !== undefined) body.arguments = changed;
-    body.remember = form.elements.remember.value;
+    body.remember = form.elements.remember?.value ?? "once";
   } else {
     if (!denying(form)) {
       setDenying(form, true);
@@ -65,20 +64,7 @@ async function answer(card, form, decision) {
     }
     body.reason = form.elements.reason.value;
   }
-  const held = document.activeElement;
-  const controls = [...form.elements];
-  rest(card.closest("[data-turn]") ?? document.getElementById("main"));
-  for (const each of controls) each.disabled = true;
-  try {
-    await api("POST", `/api/approvals/${encodeURIComponent(card.dataset.key)}`, body);
-  } catch (error) {
-    for (const each of controls) each.disabled = false;
-    held.focus();
-    throw error;
-  }
-  announce(decision === "approve" ? "Allowed." : "Denied.");
-  card.classList.add("answered");
-  card.closest(".waiting-call")?.remove();
+  await give(card, form, "/api/approvals", body, decision === "approve" ? "Allowed." : "Denied.");
   countApprovals(Number(document.getElementById("open-approvals").textContent) - 1);
 }
 

@@ -6,6 +6,7 @@ import { decorate } from "./decorate.js";
 import { ask } from "./dialog.js";
 import { DistantTurns } from "./distant.js";
 import { keepFocus } from "./focus.js";
+import { sends } from "./keys.js";
 import { Live } from "./live.js";
 import { refresh } from "./panel.js";
 import { Scrolling } from "./scrolling.js";
@@ -298,13 +299,6 @@ function resize() {
   text.style.height = `${Math.min(text.scrollHeight, innerHeight * 0.4)}px`;
 }
 
-/** Returns whether a key press in a message sends it. Enter also ends the input of a character in some languages. */
-function sends(event) {
-  const found = event.key === "Enter" && !event.shiftKey && !event.isComposing;
-  if (found) event.preventDefault();
-  return found;
-}
-
 // -- actions on turns
 
 function edit(button) {
@@ -348,7 +342,12 @@ function edit(button) {
 async function stop() {
   const turn = current();
   if (!turn) return;
-  await api("POST", `/api/runs/${encodeURIComponent(turn.dataset.turn)}/stop`);
+  try {
+    await api("POST", `/api/runs/${encodeURIComponent(turn.dataset.turn)}/stop`);
+  } catch (error) {
+    if (error.code !== "run_ended") throw error;
+    return changed(); // the answer was complete before the request arrived
+  }
   announce("The answer was stopped.");
 }
 

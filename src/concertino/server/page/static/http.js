@@ -3,7 +3,7 @@
 export const base = document.body.dataset.base;
 const policy = globalThis.trustedTypes?.createPolicy("page", { createHTML: (html) => html });
 
-/** Sends a request and returns the JSON of its answer. Throws an Error with the server's message. */
+/** Sends a request and returns the JSON of its answer. Throws an Error with the server's message and `code`. */
 export async function api(method, path, body, options = {}) {
   const headers = { ...options.headers };
   if (body !== undefined && !options.raw) {
@@ -22,7 +22,8 @@ async function request(path, options) {
   }
   if (answer.ok) return answer;
   const found = await answer.json().catch(() => null);
-  throw new Error(found?.error?.message ?? `The server answered with status ${answer.status}.`);
+  const error = new Error(found?.error?.message ?? `The server answered with status ${answer.status}.`);
+  throw Object.assign(error, { code: found?.error?.code });
 }
 
 /** Returns HTML of the server's as a fragment. The server sanitizes it: this is the only place that parses HTML. */

@@ -1,5 +1,6 @@
 // The panel beside a chat: the agents, the timeline and the cost of one run.
 
+import { cover } from "./cover.js";
 import { rest } from "./focus.js";
 import { fragment, localize } from "./http.js";
 
@@ -14,6 +15,7 @@ export const actions = {
     await draw();
     panel.hidden = false;
     document.body.classList.add("panel-open");
+    cover();
     panel.focus();
   },
   "close-panel": () => {
@@ -21,6 +23,7 @@ export const actions = {
     shown = null;
     panel.hidden = true;
     document.body.classList.remove("panel-open");
+    cover();
     const opener = turn.querySelector('[data-action="details"]');
     if (opener) opener.focus();
     else rest(turn);
