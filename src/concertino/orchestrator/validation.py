@@ -94,8 +94,8 @@ def _is_context(value: object) -> bool:
     try:
         for encoded in (*value.edits, *value.prepared):
             decode_edit(encoded)
-        tokens = [int(each) for each in value.anchor]
-        return (value.sent_at or 0.0) + value.bill >= 0.0 and len(tokens) in (0, 3) and min(tokens, default=0) >= 0
+        tokens = [int(each) for each in (value.failures, *value.anchor)]
+        return (value.sent_at or 0.0) + value.bill >= 0.0 and len(tokens) in (1, 4) and min(tokens) >= 0
     except (TypeError, ValueError):
         return False
 

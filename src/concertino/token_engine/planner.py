@@ -35,8 +35,9 @@ _ASKING, _REASONING = 400, 600
 """Tokens of a request for a summary without the conversation, and of its assumed reasoning."""
 _LEAST_SAVED = 16
 """Tokens that an omission must save, and a digest, with four characters for a token."""
-_MOST_FAILURES = 2
-"""Consecutive failures after which no more summaries are requested."""
+_MOST_FAILURES, _WASTE = 2, 0.02
+"""Consecutive failures after which a run requests no more summaries, and the next runs only where all failures together
+cost at most this share of the bill."""
 _PAUSE = 1_000
 """Bytes for which the next plan waits, or a tenth of the view's tokens if that is more: about 3 % of the view."""
 _RECORD = (
@@ -154,13 +155,16 @@ class Planner:
         pause = max(tokens // 10, _PAUSE)
         return max(min(self._window.floor, start) - tokens, min(pause, start - tokens))
 
-    def due(self, bill: float) -> SummaryJob | None:
-        """Return the summary that is due, where the conversation's requests so far cost *bill*."""
+    def due(self, bill: float, failures: int = 0) -> SummaryJob | None:
+        """Return the summary that is due, where the requests so far cost *bill*, and the last *failures* failed."""
         tokens, retention, rule = self.view.tokens, self._retention, self._window.rule
         start = self._start()
         if self.job or self.prepared or not retention.summaries or self._failures >= _MOST_FAILURES:
             return None
         if tokens <= start and tokens < self._window.floor:
+            return None
+        most = rule.write * tokens + rule.output * self._window.reserve
+        if failures >= _MOST_FAILURES and (failures + 1) * most >= _WASTE * bill:
             return None
         span = self._span(self._end())
         frees = size_in(tokens, retention.frees)
