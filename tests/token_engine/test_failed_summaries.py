@@ -22,7 +22,7 @@ from concertino import (
     tool,
 )
 from concertino.context_state import ContextState
-from concertino.errors import ProviderError, RateLimitError
+from concertino.errors import ContextFloorError, ProviderError, RateLimitError, RunError
 from concertino.ids import new_run_id
 from concertino.messages import AssistantMessage, Message, Text, UserMessage
 from concertino.testing import Answer, ScriptedModel, asks_for_summary, call
@@ -126,3 +126,26 @@ async def summaries_of_a_process(store: MemoryStore, run_id: str, *, resume: boo
     with pytest.raises(asyncio.CancelledError):
         await asyncio.create_task(orchestrator.run())
     return sum(map(asks_for_summary, model.requests))
+
+
+@pytest.mark.parametrize("words", [1, 60, 150])
+@pytest.mark.parametrize("window", [400, 500, 600, 700, 800, 900, 1_000, 1_500, 2_000, 3_000])
+async def test_a_tiny_window_asks_for_at_most_one_summary_for_each_request(window: int, words: int) -> None:
+    """A summary that cannot make the request fit is not asked for again; the run goes on, or says what is too large."""
+
+    @tool(effect="read")
+    async def look(n: int) -> str:
+        """Look."""
+        return "line of text with error 42\n" * 300
+
+    model = ScriptedModel(*[call("look", n=n) for n in range(10)], "done", summaries=["word " * words] * 600)
+    resources = Resources(limits=lambda *_: Limits(context=window, output=window // 4, tool_calls=100))
+    chat = Chat(model=model, message="go")
+    try:
+        result = await ToolOrchestrator(chat, AgentConfig(), ToolRegistry([look]), resources=resources).run()
+    except RunError as error:
+        assert window <= 600
+        assert isinstance(error.__cause__, ContextFloorError)
+    else:
+        assert result.text == "done"
+    assert sum(map(asks_for_summary, model.requests)) < 11

@@ -29,6 +29,8 @@ _AFTER = 0.5
 """Share of the budget that stays where messages are omitted because they cannot be summarized."""
 _RATIO, _MOST = 0.08, 1_500
 """Expected length of a summary: a share of its span, and tokens at most."""
+_SHORTEST = 256
+"""Tokens of the shortest span that is summarized: the label of a summary has about 70, and each may have half of it."""
 _SMALL = 8_000
 """Tokens of the budget that count only a fifth for the user's messages: a small window is needed for the work."""
 _ASKING, _REASONING = 400, 600
@@ -168,7 +170,7 @@ class Planner:
             return None
         span = self._span(self._end())
         frees = size_in(tokens, retention.frees)
-        if span is None:
+        if span is None or span.tokens < _SHORTEST or not self._gone(span):
             return None
         written = min(_RATIO * span.tokens, _MOST)
         saved = span.tokens - written
@@ -221,16 +223,21 @@ class Planner:
     # -- summaries -----------------------------------------------------------------------------------------------
 
     def complete(self, job: SummaryJob, text: str | None) -> bool:
-        """Take in the summary *text* of *job*; return False if it is empty or longer than half of its span."""
+        """Take in the summary *text* of *job*; return False if it is empty or, with its label, too long.
+
+        It may have half of its span, so that each summary frees a share of the view, and a full window ends in a
+        bounded number of them.
+        """
         if job is not self.job:
             return False  # the conversation was replaced, or its messages omitted
         self.job = None
         text = _MARK.sub("(", text or "").strip()
-        if not text or self._window.counter.count(text) > max(job.tokens // 2, 1):
+        made = self._summary(job, _RECORD, text=text)
+        if not text or 2 * self._window.counter.count(made.text) > job.tokens:
             self._failures += 1
             return False
         self._failures = 0
-        self.prepared = [self._summary(job, _RECORD, text=text)]
+        self.prepared = [made]
         return True
 
     def splice(self) -> None:
@@ -257,8 +264,11 @@ class Planner:
         handle = handle_for(f"{job.end} {check}")
         note = hint(handle, recallable=self.recallable)
         text = form.format(text=text, count=job.end - len(job.kept), note=note)
-        gone = self.view.position(job.end) - len(job.kept) - (self.view.summary >= 0)
-        return Summarize(0, job.end, job.kept, text, handle, check, gone, omitted)
+        return Summarize(0, job.end, job.kept, text, handle, check, self._gone(job), omitted)
+
+    def _gone(self, job: SummaryJob) -> int:
+        """Return how many messages *job* replaces, besides the earlier summary."""
+        return self.view.position(job.end) - len(job.kept) - (self.view.summary >= 0)
 
     # -- single-use results --------------------------------------------------------------------------------------
 
