@@ -120,8 +120,7 @@ class Summaries:
         kept = set(map(run.window.position_of, job.kept))
         span = [message for position, message in enumerate(shown) if position not in kept]
         media = tuple(each for message in span if message.role in ("user", "tool") for each in message.media)
-        text = "\n\n".join(transcript(message, whole=False).text for message in span)
-        alone = (UserMessage(f"{asked}\n\n{text}", media),)
+        alone = (UserMessage(f"{asked}\n\n{transcript(span)}", media),)
         if other is None:
             return model, replace(_summary_request(request, alone), system="", tools=(), tool_choice="auto")
         output = run.limits_of(other).output
