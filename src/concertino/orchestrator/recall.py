@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 
 from ..ids import digest
@@ -20,6 +21,12 @@ _PASSAGE = 600
 """Characters of a passage that a search finds."""
 _PASSAGES = 8
 """Passages that a search finds at most."""
+_WORD, _UNSPACED = (
+    re.compile(r"[\w./@:#-]{2,}"),
+    re.compile(r"(?=([\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{2}))"),
+)
+"""The words of a query, and every pair of characters in scripts that are written without spaces: Thai, Lao, Khmer, kana
+and Chinese."""
 
 
 @record
@@ -78,17 +85,25 @@ def _marked(parts: Sequence[_Part]) -> Recalled:
 def _found_in(parts: Sequence[_Part], query: str) -> list[_Part]:
     """Return the passages of *parts* that match *query* best, in order.
 
-    A passage matches by the words that it contains; a rare word counts more, and the whole query most.
+    A passage matches by the words that it contains, whatever their case and accents; a rare word counts more, and the
+    whole query most.
     """
-    phrase = query.lower().strip()
-    words = {word for word in re.findall(r"[\w./@:#-]+", phrase) if len(word) > 1} or {phrase}
+    phrase = _folded(query.strip())
+    words = {*_WORD.findall(phrase), *_UNSPACED.findall(phrase)} or {phrase}
     passages = [_Part(part.author, text, part.stored) for part in parts for text in _passages(part.text)]
-    lower = [f"{passage.author}:\n{passage.text}".lower() for passage in passages]
-    frequency = {word: sum(word in text for text in lower) for word in words}
+    folded = [_folded(f"{passage.author}:\n{passage.text}") for passage in passages]
+    frequency = {word: sum(word in text for text in folded) for word in words}
     weights = {word: math.log(1 + len(passages) / count) for word, count in frequency.items() if count}
-    scores = [sum(weights[word] for word in weights if word in text) + 10 * (phrase in text) for text in lower]
+    scores = [sum(weights[word] for word in weights if word in text) + 10 * (phrase in text) for text in folded]
     best = sorted(filter(scores.__getitem__, range(len(scores))), key=lambda number: (-scores[number], -number))
     return [passages[number] for number in sorted(best[:_PASSAGES])]
+
+
+def _folded(text: str) -> str:
+    """Return *text* without differences of case, accents and composition."""
+    if text.isascii():
+        return text.lower()
+    return "".join([each for each in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(each)])
 
 
 def _passages(text: str) -> Iterator[str]:
