@@ -55,8 +55,16 @@ async def converse(answers: Sequence[Any], turns: int = 60) -> list[int]:
 
 @pytest.mark.parametrize(
     "answer",
-    [CUT, "", "word " * 9_000, [call("look", n=1)], ProviderError("no answer"), Answer(text="ab", error=OSError())],
-    ids=["cut", "empty", "too long", "a call", "a provider's error", "a broken stream"],
+    [
+        CUT,
+        "",
+        "\u200b\0" * 50,
+        "word " * 9_000,
+        [call("look", n=1)],
+        ProviderError("no answer"),
+        Answer(text="ab", error=OSError()),
+    ],
+    ids=["cut", "empty", "blank", "too long", "a call", "a provider's error", "a broken stream"],
 )
 async def test_a_summarizer_that_always_fails_is_asked_twice_in_a_conversation(answer: Any) -> None:
     assert len(await converse([answer] * 100)) == 2

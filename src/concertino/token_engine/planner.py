@@ -233,7 +233,7 @@ class Planner:
         self.job = None
         text = _MARK.sub("(", text or "").strip()
         made = self._summary(job, _RECORD, text=text)
-        if not text or 2 * self._window.counter.count(made.text) > job.tokens:
+        if not any(map(str.isalnum, text)) or 2 * self._window.counter.count(made.text) > job.tokens:
             self._failures += 1
             return False
         self._failures = 0
