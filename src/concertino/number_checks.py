@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from typing import TypeGuard
 
 from .errors import ConfigurationError
 
@@ -13,11 +14,9 @@ _MOST = 10**15
 
 def check_whole(kind: str, name: str, value: object, least: int = 1, *, optional: bool = False) -> None:
     """Raise `ConfigurationError` unless *value* is a whole number of at least *least*, or None if it is *optional*."""
-    if value is None and optional:
+    if (value is None and optional) or (isinstance(value, int) and type(value) is not bool and least <= value <= _MOST):
         return
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise _invalid(kind, name, value, f"a whole number of at least {least}", optional=optional)
-    _check_most(kind, name, value, optional=optional)
+    raise _invalid(kind, name, value, f"a whole number of at least {least}", optional=optional)
 
 
 def check_amount(
@@ -37,31 +36,33 @@ def check_amount(
     if value is None and optional:
         return
     if (
-        not isinstance(value, int | float | Decimal)
-        or isinstance(value, bool)
-        or (isinstance(value, Decimal) and (value.is_nan() or finite))
-        or not (value > 0 or (zero and value == 0))
-        or (finite and value == math.inf)
+        (type(value) is float or _is_number(value, finite=finite))
+        and (value > 0 or (zero and value == 0))
+        and not (finite and value == math.inf)
     ):
-        raise _invalid(kind, name, value, use, optional=optional)
-    _check_most(kind, name, value, optional=optional)
+        return
+    raise _invalid(kind, name, value, use, optional=optional)
 
 
 def check_size(kind: str, name: str, value: object, whole: str) -> None:
     """Raise `ConfigurationError` unless *value* is a share of *whole* below 1 or a whole number; 1.5 is neither."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not (0 <= value < 1 or (isinstance(value, int) and value > 0)):  # type: ignore[operator]
-        use = f"a share of the {whole} below 1, or a whole number of tokens"
-        raise _invalid(kind, name, value, use, optional=False)
-    _check_most(kind, name, value, optional=False)
+    if number and (0 <= value < 1 or (isinstance(value, int) and 0 < value <= _MOST)):  # type: ignore[operator]
+        return
+    raise _invalid(kind, name, value, f"a share of the {whole} below 1, or a whole number of tokens", optional=False)
 
 
-def _check_most(kind: str, name: str, value: object, *, optional: bool) -> None:
-    if isinstance(value, int) and value > _MOST:
-        raise _invalid(kind, name, value, f"a whole number of at most {_MOST:,}", optional=optional)
+def _is_number(value: object, *, finite: bool) -> TypeGuard[float | Decimal]:
+    """Return True if *value* is a number that can be compared, and, if *finite*, multiplied with a float."""
+    if isinstance(value, Decimal):
+        return not (finite or value.is_nan())
+    if isinstance(value, int):
+        return value <= _MOST and not isinstance(value, bool)
+    return isinstance(value, float)
 
 
 def _invalid(kind: str, name: str, value: object, use: str, *, optional: bool) -> ConfigurationError:
-    long = isinstance(value, int) and value.bit_length() > 256  # Python writes no number of 4,300 digits
-    shown = f"<a number of {value.bit_length()} bits>" if long else f"{value!r:.80}"  # type: ignore[attr-defined]
+    shown = f"{value!r:.80}" if not isinstance(value, int) or abs(value) <= 10**80 else "<a huge number>"
+    if isinstance(value, int) and value > _MOST:
+        use = f"a whole number of at most {_MOST:,}"
     return ConfigurationError(f"{kind}({name}={shown}): use {use}{', or None' if optional else ''}")

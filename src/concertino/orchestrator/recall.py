@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 
 from ..ids import digest
@@ -103,6 +102,8 @@ def _folded(text: str) -> str:
     """Return *text* without differences of case, accents and composition."""
     if text.isascii():
         return text.lower()
+    import unicodedata  # noqa: PLC0415 - few runs need it
+
     return "".join([each for each in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(each)])
 
 

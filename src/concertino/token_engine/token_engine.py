@@ -215,11 +215,10 @@ class TokenEngine:
         """Return the state for the next run of the conversation, which lacks the messages at the indexes *skipped*."""
         window = self._window
         state = ContextState(sent_at=self._monitor.sent_at, model=window.model, bill=round(self.bill))
-        state.failures = self.failures
         if not window.removed and not skipped:
             state.anchor = [window.counted, window.billed, window.fixed]
         if self._planner is not None:
-            view, state.counted = self._view, True
+            view, state.counted, state.failures = self._view, True, self.failures
             view.whole()
             state.omitted = view.omitted
             state.edits = list(map(encode_edit, carry_over(view.edits, view.record, skipped)))
