@@ -32,6 +32,8 @@ class ContextState:
     """Tokens of the last request, by the run's counter and as billed, and those counted of system prompt and tools."""
     counted: bool = False
     """Whether the conversation is long enough for edits; the next run then counts it too."""
+    failures: int = 0
+    """Consecutive requests for a summary that failed, and may have been billed."""
 
 
 class ModelPrice(partial[tuple[Decimal | None, str, str]]):

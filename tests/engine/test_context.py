@@ -438,6 +438,14 @@ async def test_another_model_begins_with_an_empty_cache(play: Play) -> None:
         {"edits": None},
         {"bill": (1.0,)},
         {"sent_at": "noon"},
+        {"failures": "two"},
+        {"failures": -1},
+        {"failures": 10**400},
+        {"anchor": [10**400, 1, 1]},
+        {"bill": float("inf")},
+        {"bill": 10**400},
+        {"omitted": "many"},
+        {"model": 5},
     ],
 )
 async def test_a_context_that_is_none_is_refused(play: Play, wrong: dict[str, Any]) -> None:

@@ -267,6 +267,19 @@ async def test_the_floor_error_names_what_fills_the_window() -> None:
     assert isinstance(caught.value.__cause__, ContextFloorError)
 
 
+async def test_the_floor_error_names_what_is_pinned() -> None:
+    @tool(effect="read", retain="pin")
+    async def look(n: int) -> str:
+        """Look."""
+        return f"result {n} " * 400
+
+    model = ScriptedModel(*[call("look", n=n) for n in range(30)])
+    resources = Resources(limits=lambda *_: Limits(context=8_000, output=500, tool_calls=50))
+    chat = Chat(model=model, message="go")
+    with pytest.raises(RunError, match=r"tokens: pinned result of look [\d,]+, .* Shorten the pinned result of look"):
+        await ToolOrchestrator(chat, AgentConfig(), ToolRegistry([look]), resources=resources).run()
+
+
 def test_a_short_conversation_is_sent_unchanged() -> None:
     built = engine(60_000)
     built.append(UserMessage("go"))

@@ -1,4 +1,8 @@
-"""The texts that `recall` shows: what has left the view, word for word, or the passages of it that match a query."""
+"""Transcripts of messages that have left the view: word for word, or the passages of them that match a query.
+
+Each message or passage begins with a mark that is derived from all of them. So no text in a result can pass for another
+message.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
+from ..ids import digest
 from ..messages import AssistantMessage, Message, ToolMessage
 from ..records import record
 from ..token_engine.digests import whole_of
@@ -15,6 +20,12 @@ _PASSAGE = 600
 """Characters of a passage that a search finds."""
 _PASSAGES = 8
 """Passages that a search finds at most."""
+_WORD, _UNSPACED = (
+    re.compile(r"[\w./@:#-]{2,}"),
+    re.compile(r"(?=([\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{2}))"),
+)
+"""The words of a query, and every pair of characters in scripts that are written without spaces: Thai, Lao, Khmer, kana
+and Chinese."""
 
 
 @record
@@ -26,51 +37,74 @@ class Recalled:
     """False if a part of it must not be kept after the run."""
 
 
+@record
+class _Part:
+    """A message or a passage of it."""
+
+    author: str
+    text: str
+    stored: bool
+
+
 def recall(window: TokenEngine, handle: str = "", query: str = "") -> Recalled | None:
     """Return the whole content that was cut, reduced, summarized or omitted under *handle*; None if unknown.
 
     With *query*, return the passages that match it best, of that content or of all that is not in view.
     """
-    messages = window.recall(handle)
-    if not messages:
-        return None
-    if handle and isinstance(result := messages[0], ToolMessage):
-        texts = [Recalled(whole_of(result), result.stored)]
-    else:
-        texts = list(map(transcript, messages))
-    if handle:
-        texts = [_joined("\n\n", texts)]
-    return _found_in(texts, query) if query else texts[0]
+    parts = list(map(_part, window.recall(handle)))
+    if query:
+        parts = _found_in(parts, query)
+    elif len(parts) == 1:
+        return Recalled(parts[0].text, parts[0].stored)
+    return _marked(parts) if parts else None
 
 
-def transcript(message: Message, *, whole: bool = True) -> Recalled:
-    """Return the text of *message* with its role; a result as it is sent unless *whole*."""
+def transcript(messages: Sequence[Message]) -> str:
+    """Return the text of *messages*, as they are sent, with their authors."""
+    return _marked([_part(message, whole=False) for message in messages]).text
+
+
+def _part(message: Message, *, whole: bool = True) -> _Part:
+    """Return the text of *message*; a result as it is sent unless *whole*."""
     if isinstance(message, ToolMessage):
-        return Recalled(f"result of {message.name}:\n{whole_of(message) if whole else message.content}", message.stored)
+        return _Part(f"result of {message.name}", whole_of(message) if whole else message.content, message.stored)
+    text = message.text
     if isinstance(message, AssistantMessage):
-        calls = "".join(f"\n{call.name}({call.arguments})" for call in message.tool_calls)
-        return Recalled(f"assistant:\n{message.text}{calls}", message.stored)
-    return Recalled(f"{message.role}:\n{message.text}", message.stored)
+        text += "".join(f"\n{call.name}({call.arguments})" for call in message.tool_calls)
+    return _Part(message.role, text, message.stored)
 
 
-def _found_in(texts: Sequence[Recalled], query: str) -> Recalled | None:
-    """Return the passages of *texts* that match *query* best, in order; None if nothing matches.
+def _marked(parts: Sequence[_Part]) -> Recalled:
+    mark = f"[{digest(repr([(part.author, part.text) for part in parts]))[:12]}]"
+    texts = [f"{mark} {part.author}:\n{part.text}" for part in parts]
+    head = f"{mark} begins each message; lines without it are text of the message."
+    return Recalled("\n\n".join([head, *texts]), all(part.stored for part in parts))
 
-    A passage matches by the words that it contains; a rare word counts more, and the whole query most.
+
+def _found_in(parts: Sequence[_Part], query: str) -> list[_Part]:
+    """Return the passages of *parts* that match *query* best, in order.
+
+    A passage matches by the words that it contains, whatever their case and accents; a rare word counts more, and the
+    whole query most.
     """
-    phrase = query.lower().strip()
-    words = {word for word in re.findall(r"[\w./@:#-]+", phrase) if len(word) > 1} or {phrase}
-    passages = [Recalled(text, whole.stored) for whole in texts for text in _passages(whole.text)]
-    lower = [passage.text.lower() for passage in passages]
-    frequency = {word: sum(word in text for text in lower) for word in words}
+    phrase = _folded(query.strip())
+    words = {*_WORD.findall(phrase), *_UNSPACED.findall(phrase)} or {phrase}
+    passages = [_Part(part.author, text, part.stored) for part in parts for text in _passages(part.text)]
+    folded = [_folded(f"{passage.author}:\n{passage.text}") for passage in passages]
+    frequency = {word: sum(word in text for text in folded) for word in words}
     weights = {word: math.log(1 + len(passages) / count) for word, count in frequency.items() if count}
-    scores = [sum(weights[word] for word in weights if word in text) + 10 * (phrase in text) for text in lower]
+    scores = [sum(weights[word] for word in weights if word in text) + 10 * (phrase in text) for text in folded]
     best = sorted(filter(scores.__getitem__, range(len(scores))), key=lambda number: (-scores[number], -number))
-    return _joined("\n\n[...]\n", [passages[number] for number in sorted(best[:_PASSAGES])]) if best else None
+    return [passages[number] for number in sorted(best[:_PASSAGES])]
 
 
-def _joined(separator: str, texts: Sequence[Recalled]) -> Recalled:
-    return Recalled(separator.join([each.text for each in texts]), all(each.stored for each in texts))
+def _folded(text: str) -> str:
+    """Return *text* without differences of case, accents and composition."""
+    if text.isascii():
+        return text.lower()
+    import unicodedata  # noqa: PLC0415 - few runs need it
+
+    return "".join([each for each in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(each)])
 
 
 def _passages(text: str) -> Iterator[str]:

@@ -56,6 +56,7 @@ def position(run: RunSession) -> Position:
         index=run.tree.content_index,
         attempts=run.attempts,
         bill=round(run.window.bill),
+        failures=run.window.failures,
         commands=run.journal.processed,
         text=run.state.text,
         agent_state=dump_state(agent_state) if agent_state is not None else "" if run.has_state else None,

@@ -7,6 +7,7 @@ frozen: the next run of a long conversation checks only the new messages.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import compress, repeat
@@ -88,15 +89,20 @@ def _is_instance_with(*names: str) -> Check:
     return lambda value: not isinstance(value, type) and all(hasattr(value, name) for name in names)
 
 
+_MOST_TOKENS = 10**15
+
+
 def _is_context(value: object) -> bool:
     if not isinstance(value, ContextState):
         return False
     try:
         for encoded in (*value.edits, *value.prepared):
             decode_edit(encoded)
-        tokens = [int(each) for each in value.anchor]
-        return (value.sent_at or 0.0) + value.bill >= 0.0 and len(tokens) in (0, 3) and min(tokens, default=0) >= 0
-    except (TypeError, ValueError):
+        tokens = [int(each) for each in (value.failures, *value.anchor)]
+        sizes = 0 <= min(tokens) <= max(tokens) < _MOST_TOKENS and len(tokens) in (1, 4)
+        known = isinstance(value.model, str) and abs(value.omitted) < _MOST_TOKENS
+        return sizes and known and 0.0 <= (value.sent_at or 0.0) + value.bill < math.inf
+    except (TypeError, ValueError, OverflowError):
         return False
 
 

@@ -29,14 +29,17 @@ _AFTER = 0.5
 """Share of the budget that stays where messages are omitted because they cannot be summarized."""
 _RATIO, _MOST = 0.08, 1_500
 """Expected length of a summary: a share of its span, and tokens at most."""
+_SHORTEST = 256
+"""Tokens of the shortest span that is summarized: the label of a summary has about 70, and each may have half of it."""
 _SMALL = 8_000
 """Tokens of the budget that count only a fifth for the user's messages: a small window is needed for the work."""
 _ASKING, _REASONING = 400, 600
 """Tokens of a request for a summary without the conversation, and of its assumed reasoning."""
 _LEAST_SAVED = 16
 """Tokens that an omission must save, and a digest, with four characters for a token."""
-_MOST_FAILURES = 2
-"""Consecutive failures after which no more summaries are requested."""
+_MOST_FAILURES, _WASTE = 2, 0.02
+"""Consecutive failures after which a run requests no more summaries, and the next runs only where all failures together
+cost at most this share of the bill."""
 _PAUSE = 1_000
 """Bytes for which the next plan waits, or a tenth of the view's tokens if that is more: about 3 % of the view."""
 _RECORD = (
@@ -154,17 +157,20 @@ class Planner:
         pause = max(tokens // 10, _PAUSE)
         return max(min(self._window.floor, start) - tokens, min(pause, start - tokens))
 
-    def due(self, bill: float) -> SummaryJob | None:
-        """Return the summary that is due, where the conversation's requests so far cost *bill*."""
+    def due(self, bill: float, failures: int = 0) -> SummaryJob | None:
+        """Return the summary that is due, where the requests so far cost *bill*, and the last *failures* failed."""
         tokens, retention, rule = self.view.tokens, self._retention, self._window.rule
         start = self._start()
         if self.job or self.prepared or not retention.summaries or self._failures >= _MOST_FAILURES:
             return None
         if tokens <= start and tokens < self._window.floor:
             return None
+        most = rule.write * tokens + rule.output * self._window.reserve
+        if failures >= _MOST_FAILURES and (failures + 1) * most >= _WASTE * bill:
+            return None
         span = self._span(self._end())
         frees = size_in(tokens, retention.frees)
-        if span is None:
+        if span is None or span.tokens < _SHORTEST or not self._gone(span):
             return None
         written = min(_RATIO * span.tokens, _MOST)
         saved = span.tokens - written
@@ -217,16 +223,21 @@ class Planner:
     # -- summaries -----------------------------------------------------------------------------------------------
 
     def complete(self, job: SummaryJob, text: str | None) -> bool:
-        """Take in the summary *text* of *job*; return False if it is empty or longer than half of its span."""
+        """Take in the summary *text* of *job*; return False if it is empty or, with its label, too long.
+
+        It may have half of its span, so that each summary frees a share of the view, and a full window ends in a
+        bounded number of them.
+        """
         if job is not self.job:
             return False  # the conversation was replaced, or its messages omitted
         self.job = None
         text = _MARK.sub("(", text or "").strip()
-        if not text or self._window.counter.count(text) > max(job.tokens // 2, 1):
+        made = self._summary(job, _RECORD, text=text)
+        if not any(map(str.isalnum, text)) or 2 * self._window.counter.count(made.text) > job.tokens:
             self._failures += 1
             return False
         self._failures = 0
-        self.prepared = [self._summary(job, _RECORD, text=text)]
+        self.prepared = [made]
         return True
 
     def splice(self) -> None:
@@ -253,8 +264,11 @@ class Planner:
         handle = handle_for(f"{job.end} {check}")
         note = hint(handle, recallable=self.recallable)
         text = form.format(text=text, count=job.end - len(job.kept), note=note)
-        gone = self.view.position(job.end) - len(job.kept) - (self.view.summary >= 0)
-        return Summarize(0, job.end, job.kept, text, handle, check, gone, omitted)
+        return Summarize(0, job.end, job.kept, text, handle, check, self._gone(job), omitted)
+
+    def _gone(self, job: SummaryJob) -> int:
+        """Return how many messages *job* replaces, besides the earlier summary."""
+        return self.view.position(job.end) - len(job.kept) - (self.view.summary >= 0)
 
     # -- single-use results --------------------------------------------------------------------------------------
 

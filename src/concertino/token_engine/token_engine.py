@@ -49,8 +49,8 @@ class TokenEngine:
 
     __slots__ = (  # a dictionary of so many attributes takes 1.5 kB in each run
         "_clock", "_expired", "_given", "_model", "_monitor", "_noted", "_pending", "_planned", "_planner", "_slack",
-        "_view", "_window", "append", "bill", "breakpoints", "counter", "edits", "example_count", "limit", "report",
-        "retention", "tokens_before", "tokens_of",
+        "_view", "_window", "append", "bill", "breakpoints", "counter", "edits", "example_count", "failures", "limit",
+        "report", "retention", "tokens_before", "tokens_of",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +68,8 @@ class TokenEngine:
         """View positions that end a cached prefix in the last request; None if the provider needs none."""
         self.bill = 0.0
         """Cost of the conversation's requests so far, in tokens of uncached input."""
+        self.failures = 0
+        """Consecutive requests for a summary that failed, and may have been billed."""
         self.tokens_before = 0
         """Tokens of the view before the last plan's edits."""
         self._model = model  # whose images the sizes are for
@@ -189,7 +191,7 @@ class TokenEngine:
             if not self._planner.resume(state, example_count):
                 return False
             self._noted = len(view.record)
-        self.bill, self._monitor.sent_at = state.bill, state.sent_at
+        self.bill, self.failures, self._monitor.sent_at = state.bill, state.failures, state.sent_at
         self._window.select(state.model)
         tokens, billed, self._window.fixed = state.anchor or (0, 0, 0)
         self._window.observe(tokens - self._window.fixed, billed)
@@ -216,7 +218,7 @@ class TokenEngine:
         if not window.removed and not skipped:
             state.anchor = [window.counted, window.billed, window.fixed]
         if self._planner is not None:
-            view, state.counted = self._view, True
+            view, state.counted, state.failures = self._view, True, self.failures
             view.whole()
             state.omitted = view.omitted
             state.edits = list(map(encode_edit, carry_over(view.edits, view.record, skipped)))
@@ -297,15 +299,20 @@ class TokenEngine:
         planner.splice()
         busy = planner.job
         if summaries:
-            planner.job = busy or planner.due(self.bill)
+            planner.job = busy or planner.due(self.bill, self.failures)
         job, full = planner.job, view.tokens > FULL * window.budget
         waiting = job is not None or bool(planner.prepared or planner.single_use)
         self._slack = -1 if waiting or full else planner.slack()
         return _NOTHING_DUE if job is None else Plan(None if busy else job, urgent=full)
 
-    def complete(self, job: SummaryJob, text: str | None) -> bool:
-        """Take in the summary *text* of *job*; return False if it failed (None) or does not serve."""
-        return self._planner is not None and self._planner.complete(job, text)
+    def complete(self, job: SummaryJob, text: str | None, *, billed: bool = True) -> bool:
+        """Take in the summary *text* of *job*; return False if it failed (None) or does not serve.
+
+        *billed*: the request may have cost something.
+        """
+        done = self._planner is not None and self._planner.complete(job, text)
+        self.failures = 0 if done else self.failures + billed
+        return done
 
     def fit(self) -> list[Edit]:
         """Make the view fit the window at any cost; return all edits since the last request.

@@ -115,6 +115,8 @@ class Window:
         sizes["reserve for the answer"] = reserve
         for index, message in zip(view.indexes, view.shown, strict=True):
             name = f"result of {message.name}" if isinstance(message, ToolMessage) else f"{message.role} message"
+            if message.role in ("user", "tool") and message.retain == "pin":
+                name = f"pinned {name}"
             sizes[name] = sizes.get(name, 0) + view.size(index)
         largest = sorted(sizes.items(), key=lambda part: -part[1])
         shares = ", ".join(f"{name} {size:,}" for name, size in largest)

@@ -43,6 +43,8 @@ class Position:
     attempts: int
     """The number of model attempts so far."""
     bill: float | None = None
+    failures: int = 0
+    """See `TokenEngine.failures`."""
     commands: int | None = None
     """The number of the last command that the run has processed."""
     text: str | None = None
@@ -78,6 +80,8 @@ class Position:
         ):
             if value is not None and known.get(name) != value:
                 part[name] = known[name] = value
+        if self.failures:
+            body["failures"] = self.failures
 
     @classmethod
     def read(cls, body: Json, content: Json) -> Position:
@@ -98,6 +102,7 @@ class Position:
             index=index,
             attempts=attempts,
             bill=body.get("bill"),
+            failures=body.get("failures", 0),
             commands=body.get("commands"),
             text=content.get("text"),
             agent_state=content.get("agent_state"),
@@ -695,7 +700,8 @@ def pack_context(
         keys += text_ids([json.dumps(context.edits[-new:])])
         counts.append(new)
     ready = text_ids([json.dumps(context.prepared)]) if context.prepared else []
-    numbers = [context.sent_at, context.model, context.bill, context.omitted, context.anchor, context.counted]
+    counted = context.failures + 1 if context.failures else context.counted  # the previous version reads it as true
+    numbers = [context.sent_at, context.model, context.bill, context.omitted, context.anchor, counted]
     return [keys, ready, *numbers, counts]
 
 
@@ -703,7 +709,7 @@ def unpack_context(written: Sequence[Any], texts: Mapping[str, str]) -> ContextS
     """Return the context state that `pack_context` wrote."""
     *logs, at, model, bill, omitted, anchor, counted, _ = written
     edits, ready = ([edit for key in log for edit in json.loads(texts[key])] for log in logs)
-    return ContextState(edits, ready, at, model, bill, omitted, anchor, counted)
+    return ContextState(edits, ready, at, model, bill, omitted, anchor, bool(counted), max(counted - 1, 0))
 
 
 def outcome_json(outcome: Outcome) -> Json:

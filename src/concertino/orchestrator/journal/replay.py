@@ -145,6 +145,8 @@ class Replay:
     cache_key: str = ""
     bill: float = 0.0
     """See `TokenEngine.bill`."""
+    failures: int = 0
+    """See `TokenEngine.failures`."""
     state: RunState = field(default_factory=RunState)
     index: int = 0
     attempts: int = 0
@@ -327,7 +329,7 @@ class Replay:
     def _apply_position(self, position: Position) -> None:
         old, self.state = self.state, position.state
         self.state.tool_calls, self.state.calls_of, self.state.text = old.tool_calls, old.calls_of, old.text
-        self.index, self.attempts = position.index, position.attempts
+        self.index, self.attempts, self.failures = position.index, position.attempts, position.failures
         if position.text is not None:
             self.state.text = position.text
         if position.agent_state is not None:

@@ -77,6 +77,7 @@ def _request(made: Journal, found: Replay, request: ModelRequested, new_id: str,
     position: Position = dataclasses.replace(
         request.position,
         bill=found.bill,
+        failures=found.failures,
         commands=None,
         text=found.state.text,
         agent_state=found.agent_state,

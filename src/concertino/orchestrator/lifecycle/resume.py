@@ -178,6 +178,7 @@ def _restore(run: RunSession, found: Replay, store: Store) -> None:
         run.unread = Unread(run, found, store)
         unread = run.unread.part
     run.window.restore(found.view.edits, found.bill, ready, unread)
+    run.window.failures = found.failures
     kept = {spec.name for spec in found.tools}
     for tool in run.registry.all():
         if tool.spec.name not in kept:  # a hook has removed it

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from ...errors import HookError
+from ...errors import BudgetError, HookError, ProviderError
 from ...messages import AssistantMessage, Message, UserMessage
 from ...providers.base import Model, ModelRequest
 from ...token_engine.planner import SummaryJob
@@ -81,6 +81,7 @@ class Summaries:
     async def _make(self, job: SummaryJob, model: Model, asked: ModelRequest) -> None:
         window = self._run.window
         text: str | None = None
+        billed = True
         try:
             async with asyncio.timeout(_LIMIT):
                 text = await self._ask(model, asked)
@@ -91,7 +92,8 @@ class Summaries:
             raise
         except Exception as error:  # noqa: BLE001 - a failing adapter must not end the run
             log.warning("run %s: a summary failed: %s", self._run.id, type(error).__name__)
-        if window.complete(job, text):
+            billed = error.billable if isinstance(error, ProviderError) else not isinstance(error, BudgetError)
+        if window.complete(job, text, billed=billed):
             await record_summary(self._run, window.prepared)
         else:
             self._run.notify("summary_failed", "a summary of older messages failed, and changes nothing")
@@ -118,8 +120,7 @@ class Summaries:
         kept = set(map(run.window.position_of, job.kept))
         span = [message for position, message in enumerate(shown) if position not in kept]
         media = tuple(each for message in span if message.role in ("user", "tool") for each in message.media)
-        text = "\n\n".join(transcript(message, whole=False).text for message in span)
-        alone = (UserMessage(f"{asked}\n\n{text}", media),)
+        alone = (UserMessage(f"{asked}\n\n{transcript(span)}", media),)
         if other is None:
             return model, replace(_summary_request(request, alone), system="", tools=(), tool_choice="auto")
         output = run.limits_of(other).output

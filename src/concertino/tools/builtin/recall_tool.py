@@ -10,6 +10,8 @@ from ..base import Effect, Tool, ToolContext
 
 _PAGE = 20_000
 """Largest number of characters per call."""
+_SHOWN = 80
+"""Characters shown of a query without a match."""
 _CONTINUATION = 40
 """Tokens reserved for the note on the remaining characters."""
 
@@ -64,4 +66,8 @@ class Recall(Tool):
 
     def _found(self, query: str, handle: str, context: ToolContext) -> str:
         found = context.recall(handle, query)
-        return context.truncate(found) if found else f"Nothing that was left out contains {query!r}; try other words."
+        return (
+            context.truncate(found)
+            if found
+            else f"Nothing that was left out contains {query[:_SHOWN]!r}; try other words."
+        )
