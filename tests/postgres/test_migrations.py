@@ -131,6 +131,16 @@ async def test_a_process_goes_on_after_a_newer_one_has_migrated(url: str, schema
             assert len(journal.entries) == entries
 
 
+async def test_what_was_prepared_before_a_migration_is_prepared_anew(url: str, schema: str, newest: Any) -> None:
+    async with await PostgresStore.open(url, schema=schema, sessions=1) as store:
+        await start_tree(store)
+        before = [await store.run(OPERATOR, "r1") for _ in range(20)]  # the library prepares what is repeated
+        newest(*ALL, "ALTER TABLE runs ADD COLUMN later TEXT")
+        async with await PostgresStore.open(url, schema=schema):
+            pass
+        assert await store.run(OPERATOR, "r1") == before[-1]
+
+
 async def test_a_newer_schema_is_refused(url: str, schema: str, newest: Any) -> None:
     newest(*ALL, "SELECT 1;")
     await (await PostgresStore.open(url, schema=schema)).close()

@@ -198,5 +198,6 @@ class Seat:
     async def wake_owners(self, run_id: str) -> None:
         """Wake the processes that take the tree of a run."""
         if self.fleet is not None and (run := await self._store.run(OPERATOR, run_id)) is not None:
-            root = await self._store.run(OPERATOR, run.start.root_id)
-            self.ring((root or run).start.agent)
+            if run.start.root_id != run_id:
+                run = await self._store.run(OPERATOR, run.start.root_id) or run
+            self.ring(run.start.agent)

@@ -41,7 +41,7 @@ class _Runs(Protocol):
 
     async def resume(self, scope: AnyScope, run_id: str) -> LiveRun: ...
 
-    async def _resume_claimed(self, claim: Claim) -> LiveRun: ...
+    async def _resume_claimed(self, claim: Claim, since: float) -> LiveRun: ...
 
     def knows(self, agent: str) -> bool: ...
 
@@ -140,19 +140,20 @@ class Watchdog:
         async with self.claiming:
             if (limit := self._seat.capacity(BATCH)) <= 0:
                 return False
+            since = asyncio.get_running_loop().time()
             claims = await self._store.claim_due(OPERATOR, owner, self._lease, limit=limit, agents=self._seat.agents())
             if len(claims) == 1:  # most often: no task of its own
-                began = [await self._begin(claims[0])]
+                began = [await self._begin(claims[0], since)]
             else:
-                began = await asyncio.gather(*map(self._begin, claims))
+                began = await asyncio.gather(*[self._begin(claim, since) for claim in claims])
             return len(claims) == limit and all(began)
 
-    async def _begin(self, claim: Claim) -> bool:
+    async def _begin(self, claim: Claim, since: float) -> bool:
         """Resume a claimed tree, and return whether that succeeded; release it if the watchdog was stopped."""
         if self._stopped.is_set():
             await self._store.release(claim)
             return False
-        return await self._guarded(claim.root_id, self._runs._resume_claimed(claim))
+        return await self._guarded(claim.root_id, self._runs._resume_claimed(claim, since))
 
     async def _take(self, root_id: str) -> None:
         """Stop, postpone or resume a doubtful tree."""

@@ -20,6 +20,7 @@ from ...token_engine.edits import decode_edits
 from ...token_engine.token_engine import TokenEngine
 from ..chat import Attachment, Chat
 from ..journal.entries import Resumed, unpack_context
+from ..journal.lease import Claimed
 from ..journal.replay import Replay, load_replay
 from ..meter import Meter
 from ..model_call.request import offer_recall
@@ -32,10 +33,11 @@ from .result import replayed_result
 from .seal import lost_usage
 from .unread import Unread
 
+_FRESH = 0.1
+"""Share of a lease after which a claim is renewed before its tree is resumed."""
 
-async def resume(
-    run: RunSession, parent: Parent | None, claimed: tuple[Claim, StoredJournal] | None, *, here: bool = False
-) -> Replay:
+
+async def resume(run: RunSession, parent: Parent | None, claimed: Claimed | None, *, here: bool = False) -> Replay:
     """Claim the run and restore the state that its journal records. Attempts that were in flight are booked as lost.
 
     A tree that is *claimed* already is not claimed again, nor its journal read again. *here* is true for a sub-agent
@@ -47,13 +49,12 @@ async def resume(
     store = tree.store
     if store is None:
         raise ConfigurationError("a run is resumed from a store: give Resources(store=...)")
-    since = asyncio.get_running_loop().time()
-    made, journal = claimed or (None, None)
-    claim = await _claimed(store, run.scope, run.id, tree.lease, made) if parent is None else None
-    if claim is not None:
+    claim = None
+    if parent is None:
+        claim, since = await _claimed(store, run.scope, run.id, tree.lease, claimed)
         tree.start_lease(claim, since)
     try:
-        found = await _replayed(store, run.scope, run.id, journal)
+        found = await _replayed(store, run.scope, run.id, claimed and claimed[2])
         run.set_chat(chat_of(found, run.chat))
         run.journal.packed_context = found.started.context
         run.journal.conversation_id = run.chat.conversation_id
@@ -87,14 +88,23 @@ async def resume(
     return found
 
 
-async def _claimed(store: Store, scope: Scope, run_id: str, lease: float, claimed: Claim | None) -> Claim:
-    """Claim a tree. If the caller is cancelled meanwhile, release the claim, which would otherwise last for a lease."""
+async def _claimed(
+    store: Store, scope: Scope, run_id: str, lease: float, claimed: Claimed | None
+) -> tuple[Claim, float]:
+    """Claim a tree, and return the claim with the time of its request.
+
+    If the caller is cancelled meanwhile, the claim is released, which would otherwise last for a lease.
+    """
+    now = asyncio.get_running_loop().time()
     if claimed is not None:
-        await store.renew(claimed, lease)  # it may have waited in a batch
-        return claimed
+        claim, since, _ = claimed
+        if now - since <= lease * _FRESH:
+            return claim, since
+        await store.renew(claim, lease)  # it has waited in a batch
+        return claim, now
     claiming = asyncio.ensure_future(store.claim(scope, run_id, process_owner(), lease))
     try:
-        return await asyncio.shield(claiming)
+        return await asyncio.shield(claiming), now
     except asyncio.CancelledError:
         with suppress(ConcertinoError):
             await store.release(await claiming)

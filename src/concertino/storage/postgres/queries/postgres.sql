@@ -143,8 +143,9 @@ WHERE run IN (
 )
 ORDER BY run FOR UPDATE;
 
--- name: account_with_slices
-SELECT a.limited, a.limit_tokens, a.limit_money,
+-- name: limited_accounts
+SELECT CASE a.account WHEN :run THEN 'run' WHEN :user THEN 'user' ELSE 'tenant' END AS kind,
+    a.limit_tokens, a.limit_money,
     a.reserved_tokens - s.free_tokens - s.spent_tokens AS reserved_tokens,
     a.reserved_money - s.free_money - s.spent_money AS reserved_money,
     a.spent_tokens + s.spent_tokens AS spent_tokens, a.spent_money + s.spent_money AS spent_money
@@ -153,7 +154,8 @@ FROM accounts AS a, LATERAL (
         coalesce(sum(p.spent_tokens), 0)::bigint AS spent_tokens, coalesce(sum(p.spent_money), 0)::bigint AS spent_money
     FROM slices AS p WHERE p.account = a.account
 ) AS s
-WHERE a.account = ?;
+WHERE a.account IN (:run, :user, :tenant) AND a.limited
+ORDER BY CASE a.account WHEN :run THEN 1 WHEN :user THEN 2 ELSE 3 END;
 
 -- name: lock_accounts
 SELECT lock_accounts(:keys::bytea[]);
