@@ -132,7 +132,7 @@ class PooledConnection:
             for job in jobs:
                 job.outcome = self._outcome(session, job.work)
             deliver(jobs)
-            del jobs
+            del jobs, job  # they may be large
             self._put_back(strand)
         session.close()
         with self._lock:
