@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from ..errors import ConfigurationError, RunStateError
@@ -57,8 +58,7 @@ class AssignedCalls:
         targets = self._seat.targets()
         limit = self._seat.capacity(BATCH) if targets is None or targets else 0
         calls = await self._store.claim_calls(OPERATOR, self._seconds, limit=limit, targets=targets) if limit else ()
-        for call in calls:
-            await self._take(call)
+        await self._seat.starts.begin({call.wait.key: partial(self._take, call) for call in calls})
         return bool(calls) and len(calls) == limit
 
     def left(self, run: LiveRun, caller: Caller | None) -> None:

@@ -17,6 +17,7 @@ from ..storage.base import Store
 from ..storage.process import process_owner
 from ..targets import called_tool, check_target
 from .bus.base import Bell, wakeup
+from .starts import Starts
 
 log = logging.getLogger("concertino")
 
@@ -79,6 +80,7 @@ class Seat:
         self._store, self._agents, self._busy, self._lease = store, agents, busy, lease
         self._ends: list[Callable[[], None]] = []
         self._left = False
+        self.starts = Starts()
         self._owner = process_owner()
         self._held: dict[str, float] = {}
         """By target with a single consumer: the end of this process's lease, by the loop's clock."""
@@ -116,7 +118,9 @@ class Seat:
         """Return how many more runs this process may have now, up to *most*; none after `leave`."""
         if self._left:
             return 0
-        return most if self.fleet is None else max(0, min(most, self.fleet.coroutines - self._busy()))
+        return (
+            most if self.fleet is None else max(0, min(most, self.fleet.coroutines - self._busy() - len(self.starts)))
+        )
 
     async def claim_targets(self) -> None:
         """Become the consumer of the targets that have only one. Raises `ConfigurationError` if one has another."""

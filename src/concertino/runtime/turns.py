@@ -8,6 +8,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from operator import eq
 from typing import Any, Protocol, TypeVar
 
@@ -91,7 +92,7 @@ class TurnStarter:
         """By run: a turn that began in this process, until its history is kept."""
         self._looking: set[asyncio.Task[bool]] = set()
         self._claiming = asyncio.Lock()
-        """Held while turns are claimed and not yet in progress: then the next look knows how many more there may be."""
+        """Held while turns are claimed and not yet starting: then the next look knows how many more there may be."""
 
     async def start(
         self, scope: Scope, conversation_id: str, agent: str, chat: Chat, turn: QueuedTurn, *, queued: bool = False
@@ -183,7 +184,9 @@ class TurnStarter:
         async with self._claiming:
             while again and (limit := self.seat.capacity(BATCH)):  # after a refusal, the next turn is due
                 due = await self._store.claim_turns(OPERATOR, CLAIM, limit=limit, agents=self.seat.agents())
-                again = any([await self._start_due(each) for each in due])
+                again = any(
+                    await self.seat.starts.begin({each.turn.run_id: partial(self._start_due, each) for each in due})
+                )
         return bool(due)
 
     async def left_queue(self, run_id: str) -> bool:
@@ -204,6 +207,7 @@ class TurnStarter:
         """Start the turns that are claimed, then stop following turns."""
         while self._looking:  # an end that is followed begins another look
             await asyncio.wait(self._looking)
+        await self.seat.starts.close()
         following = [task for _, task in self._following.values()]
         for task in following:
             task.cancel()

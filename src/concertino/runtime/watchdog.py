@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
 from ..errors import ConcertinoError, ConfigurationError, DamagedDataError, RunStateError, StorageError
@@ -81,7 +82,7 @@ class Watchdog:
         self._back_off = back_off
         self._suspect = ""
         self.claiming = asyncio.Lock()
-        """Held while trees are claimed and not yet in progress."""
+        """Held while trees are claimed."""
         self._stopped = asyncio.Event()
         self._woken = asyncio.Event()
         self._failures: dict[str, int] = {}
@@ -126,7 +127,7 @@ class Watchdog:
             if self._stopped.is_set():
                 return
             live = self._runs.live(OPERATOR, root_id)
-            if (live is None or live.done) and self._seat.capacity(1):
+            if (live is None or live.done) and root_id not in self._seat.starts and self._seat.capacity(1):
                 await self._take(root_id)
         trees = len(due.ready) + len(due.orphaned) > len(due.doubtful)
         others: Sequence[Callable[[], Awaitable[object]]] = () if only_trees else self._starters
@@ -141,11 +142,14 @@ class Watchdog:
             if (limit := self._seat.capacity(BATCH)) <= 0:
                 return False
             claims = await self._store.claim_due(OPERATOR, owner, self._lease, limit=limit, agents=self._seat.agents())
-            if len(claims) == 1:  # most often: no task of its own
-                began = [await self._begin(claims[0])]
-            else:
-                began = await asyncio.gather(*map(self._begin, claims))
+            began = await self._seat.starts.begin({claim.root_id: partial(self._begin, claim) for claim in claims})
             return len(claims) == limit and all(began)
+
+    async def settled(self, root_id: str) -> None:
+        """Wait until no look that is in progress may resume a tree."""
+        async with self.claiming:
+            pass
+        await self._seat.starts.ended(root_id)
 
     async def _begin(self, claim: Claim) -> bool:
         """Resume a claimed tree, and return whether that succeeded; release it if the watchdog was stopped."""

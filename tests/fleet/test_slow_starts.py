@@ -1,0 +1,114 @@
+"""Work whose start is slow, or of which there is much: it delays no other work."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from concertino import (
+    OPERATOR,
+    AgentConfig,
+    Chat,
+    MemoryStore,
+    Resources,
+    Runtime,
+    Scope,
+)
+from concertino.runtime import Fleet
+from concertino.testing import ScriptedModel, call
+
+from .test_fleet import Bell, Clerk, Desk, joined
+
+NEVER = 3600.0
+SLOW, QUICK = Scope("slow", "ann"), [Scope(f"quick{number}", "ann") for number in range(9)]
+
+
+class Vault:
+    """Gets the resources of a tenant. One tenant's never come."""
+
+    def __init__(self, store: MemoryStore, *answers: Any) -> None:
+        self.model, self.store = ScriptedModel(*(answers or ["hello"] * 20)), store
+        self.slow, self.ended = asyncio.Event(), False
+
+    async def __call__(self, scope: Scope, agent: AgentConfig[Any]) -> Resources:
+        try:
+            if scope.tenant == SLOW.tenant:
+                self.slow.set()
+                await asyncio.Event().wait()
+        finally:
+            self.ended = self.ended or scope.tenant == SLOW.tenant
+        return Resources(store=self.store, model=self.model, models=lambda _: self.model)
+
+
+def worker(vault: Vault, *, sweep: float = NEVER, coroutines: int = 16) -> Runtime:
+    runtime = Runtime([Desk(), Clerk()], vault, store=vault.store, sweep=sweep)
+    fleet = Fleet(bell=Bell(), targets={"desks": ["desk", "clerk"]}, takes=["desks"], coroutines=coroutines)
+    return joined(runtime, fleet)
+
+
+def web(store: MemoryStore, *answers: Any) -> Runtime:
+    model = ScriptedModel(*answers)
+    resources = Resources(store=store, model=model, models=lambda _: model)
+    return Runtime([Desk(), Clerk()], resources, sweep=NEVER)
+
+
+async def send(store: MemoryStore, *scopes: Scope) -> list[Any]:
+    """Queue a message of each user."""
+    runtime = joined(web(store), Fleet(bell=Bell(), targets={"desks": ["desk", "clerk"]}))
+    return [await (await runtime.conversation(scope, agent="desk")).send("hello") for scope in scopes]
+
+
+@pytest.mark.parametrize("order", [(SLOW, QUICK[0]), (SLOW,)], ids=["in one batch", "in one look after the other"])
+async def test_slow_resources_of_one_tenant_delay_no_turn_of_another(order: tuple[Scope, ...]) -> None:
+    vault = Vault(store := MemoryStore())
+    async with worker(vault, sweep=0.01) as runtime:
+        turns = await send(store, *order)
+        await vault.slow.wait()
+        turns += await send(store, *QUICK[1:])
+        for turn in turns[1:]:
+            assert [event async for _, event in turn.events()][-1].result.text == "hello"
+        assert not vault.ended
+        runtime._seat.starts._tasks[turns[0].id].cancel()
+
+
+async def test_slow_resources_of_one_tenant_delay_no_run_of_another() -> None:
+    store = MemoryStore()
+    suspended = web(store, *[call("refund")] * 4)
+    runs = [await suspended.start(Chat("Refund.", scope=scope), "clerk") for scope in (SLOW, *QUICK[:3])]
+    for run in runs:
+        (wait,) = (await run.result()).waiting
+        await suspended.approve(OPERATOR, wait.key)
+    vault = Vault(store)
+    async with worker(vault, sweep=0.01) as runtime:
+        for run, scope in zip(runs[1:], QUICK, strict=False):
+            assert [event async for _, event in runtime.events(scope, run.id)][-1].result.text == "hello"  # type: ignore[union-attr]
+        assert not vault.ended
+        runtime._seat.starts._tasks[runs[0].id].cancel()
+
+
+async def test_a_slow_start_counts_as_a_run() -> None:
+    vault = Vault(store := MemoryStore())
+    async with worker(vault, coroutines=1) as runtime:
+        slow, quick = await send(store, SLOW, QUICK[0])
+        await runtime.look()
+        assert (await quick.read()).state == "queued"
+        runtime._seat.starts._tasks[slow.id].cancel()
+        await runtime._seat.starts.close()
+        await runtime.look()
+        assert [event async for _, event in quick.events()][-1].result.text == "hello"
+
+
+async def test_slow_resources_of_one_tenant_delay_no_schedule_of_another() -> None:
+    vault = Vault(store := MemoryStore())
+    async with worker(vault, sweep=0.01) as runtime:
+        at = datetime.now(UTC) + timedelta(seconds=0.05)
+        for scope in (SLOW, QUICK[0]):
+            await web(store).schedules.create(scope, "desk", "hello", at)
+        while not await store.runs(QUICK[0]):  # noqa: ASYNC110 - the worker starts it
+            await asyncio.sleep(0.01)
+        assert not vault.ended
+        for task in [*runtime._seat.starts._tasks.values()]:
+            task.cancel()
