@@ -18,7 +18,7 @@ from concertino import (
     Scope,
 )
 from concertino.runtime import Fleet
-from concertino.testing import ScriptedModel, call
+from concertino.testing import Answer, ScriptedModel, call
 
 from .test_fleet import Bell, Clerk, Desk, joined
 
@@ -112,3 +112,54 @@ async def test_slow_resources_of_one_tenant_delay_no_schedule_of_another() -> No
         assert not vault.ended
         for task in [*runtime._seat.starts._tasks.values()]:
             task.cancel()
+
+
+async def test_a_stop_is_seen_while_the_watchdog_is_at_work() -> None:
+    begun, busy, goes_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    class Slow(MemoryStore):
+        async def claim_turns(self, *arguments: Any, **options: Any) -> Any:
+            if begun.is_set():
+                busy.set()
+                await goes_on.wait()
+            return await super().claim_turns(*arguments, **options)
+
+    async def hold() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    store, model = Slow(), ScriptedModel(Answer(text="hello", midway=hold))
+    resources = Resources(store=store, model=model, models=lambda _: model)
+    async with Runtime([Desk()], resources, sweep=0.01, lease=NEVER) as runtime:
+        run = await runtime.start(Chat("hello"), "desk")
+        await busy.wait()
+        await store.send(OPERATOR, run.id, "stop")
+        assert (await run.result()).status == "cancelled"
+        goes_on.set()
+
+
+async def test_a_run_that_waits_is_stopped_during_a_backlog_that_does_not_end() -> None:
+    class Busy(MemoryStore):
+        wanted = ""
+        sent = 0
+
+        async def claim_turns(self, *arguments: Any, **options: Any) -> Any:
+            if self.wanted and (await self.run(OPERATOR, self.wanted)).end is None:  # type: ignore[union-attr]
+                self.sent += 1
+                await send(self, Scope(f"tenant{self.sent}", "ann"))
+            return await super().claim_turns(*arguments, **options)
+
+    store = Busy()
+    run = await web(store, call("refund")).start(Chat("Refund.", scope=SLOW), "clerk")
+    await run.result()
+    model = ScriptedModel(*["hello"] * 10_000)
+    runtime = Runtime([Desk(), Clerk()], Resources(store=store, model=model, models=lambda _: model), sweep=0.01)
+    async with joined(runtime, Fleet(bell=Bell(), targets={"desks": ["desk", "clerk"]}, takes=["desks"])):
+        await runtime.look()
+        store.wanted = run.id
+        while not store.sent:  # noqa: ASYNC110 - the look that sees no end has begun
+            await asyncio.sleep(0)
+        await store.send(OPERATOR, run.id, "stop")
+        while (await store.run(OPERATOR, run.id)).end is None:  # type: ignore[union-attr]  # noqa: ASYNC110 - the look ends it
+            await asyncio.sleep(0)
+    assert (await store.run(OPERATOR, run.id)).end.status == "cancelled"  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ from ..orchestrator.lifecycle.seal import seal
 from ..scope import OPERATOR, AnyScope
 from ..storage.base import Store
 from ..storage.process import process_owner
-from ..storage.types import Claim, StoredRun
+from ..storage.types import Claim, Due, StoredRun
 from .fleet import Seat
 from .live_run import LiveRun
 
@@ -97,13 +97,21 @@ class Watchdog:
     async def _run(self) -> None:
         while not self._stopped.is_set():
             try:
-                await self.look()
+                await self._look_and_stop()
                 await self._store.sweep(OPERATOR)
             except ConcertinoError as error:
                 log.warning("the watchdog failed: %s: %s", type(error).__name__, error)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), self._sweep)
             self._woken.clear()
+
+    async def _look_and_stop(self) -> None:
+        """Look, and stop runs meanwhile: much work may be due, or a start may be slow."""
+        looking = asyncio.create_task(self.look(), name="concertino look")
+        while not (await asyncio.wait([looking], timeout=self._sweep))[0]:
+            with suppress(ConcertinoError):  # the look has the same problem, and reports it
+                self._request_stops(await self._store.due(OPERATOR, 0, ()))
+        looking.result()
 
     def stop(self) -> None:
         """End the task. A run or turn that it is starting is not interrupted: its start would be cancelled for good."""
@@ -116,25 +124,36 @@ class Watchdog:
 
     async def look(self, *, only_trees: bool = False) -> None:
         """Resume, stop or postpone the trees that are due; unless *only_trees*, start what is scheduled or queued."""
-        await self._seat.renew()
-        owner = process_owner()
+        now, owner, trees = asyncio.get_running_loop().time, process_owner(), False
+        others: Sequence[Callable[[], Awaitable[object]]] = () if only_trees else self._starters
+        again = now()
+        while True:
+            await self._seat.renew()  # a backlog of quick runs may last longer than the leases of targets
+            if now() >= again and not self._stopped.is_set():  # nor do stops and doubtful trees wait for all of it
+                trees = await self._look_closer(owner) or trees
+                again = now() + self._sweep
+            if not (trees or others):
+                return
+            trees = trees and await self._resume_due(owner)  # a batch of each in turn
+            others = [start for start in others if await start()]
+
+    async def _look_closer(self, owner: str) -> bool:
+        """Take doubtful trees one by one, and stop runs. Return whether other trees are due."""
         due = await self._store.due(OPERATOR, agents=self._seat.agents(), owner=owner)
+        self._request_stops(due)
+        for root_id in due.doubtful:
+            if self._stopped.is_set():
+                return False
+            live = self._runs.live(OPERATOR, root_id)
+            if (live is None or live.done) and root_id not in self._seat.starts and self._seat.capacity(1):
+                await self._take(root_id)
+        return len(due.ready) + len(due.orphaned) > len(due.doubtful)
+
+    def _request_stops(self, due: Due) -> None:
         for root_id in due.stopping:
             live = self._runs.live(OPERATOR, root_id)
             if live is not None and not live.done:
                 live.request_stop()
-        for root_id in due.doubtful:
-            if self._stopped.is_set():
-                return
-            live = self._runs.live(OPERATOR, root_id)
-            if (live is None or live.done) and root_id not in self._seat.starts and self._seat.capacity(1):
-                await self._take(root_id)
-        trees = len(due.ready) + len(due.orphaned) > len(due.doubtful)
-        others: Sequence[Callable[[], Awaitable[object]]] = () if only_trees else self._starters
-        while trees or others:  # a batch of each in turn
-            trees = trees and await self._resume_due(owner)
-            others = [start for start in others if await start()]
-            await self._seat.renew()  # a backlog of quick runs may last longer than the leases of targets
 
     async def _resume_due(self, owner: str) -> bool:
         """Claim a batch of trees, and resume them. Return whether others may be due; not after a failure."""
