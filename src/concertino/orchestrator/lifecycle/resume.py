@@ -21,6 +21,7 @@ from ...token_engine.token_engine import TokenEngine
 from ..chat import Attachment, Chat
 from ..journal.entries import Resumed, unpack_context
 from ..journal.replay import Replay, load_replay
+from ..journal.snapshot import Booked
 from ..meter import Meter
 from ..model_call.request import offer_recall
 from ..resources import limits_from
@@ -71,7 +72,7 @@ async def resume(
             run.meter.open_runs = 1
             run.meter.restore_usage(tree.ledger.records(run.path, 0))
             if found.snapshot is not None:
-                run.meter.restore_sums(found.snapshot.booked)
+                run.meter.restore_sums(await _booked(run, found, store))
             # The attempts in flight of the whole tree: a sub-agent that is resumed later books its own only then.
             lost = [each for each in operations if each.kind == "model_call"]
             run.meter.restore_usage([lost_usage(operation, run.path)[0] for operation in lost])
@@ -85,6 +86,18 @@ async def resume(
             await tree.release()
         raise
     return found
+
+
+async def _booked(run: RunSession, found: Replay, store: Store) -> Booked:
+    """Return what the run had booked before the entry of its snapshot.
+
+    If tokens or money are limited, the ledger tells: since then, `settle_usage` may have corrected it.
+    """
+    if run.meter.sums:
+        every = await store.usage(run.scope, run.id)
+        read = {each.id for each in run.tree.ledger.records(run.path, 0)}
+        found.sources.booked = Booked().plus(each for each in every if each.id not in read)
+    return found.sources.booked
 
 
 async def _claimed(store: Store, scope: Scope, run_id: str, lease: float, claimed: Claim | None) -> Claim:
