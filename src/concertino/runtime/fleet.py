@@ -14,6 +14,7 @@ from ..providers import RateLimit
 from ..records import record
 from ..scope import OPERATOR
 from ..storage.base import Store
+from ..storage.call_store import Consumer
 from ..storage.process import process_owner
 from ..targets import called_tool, check_target
 from .bus.base import Bell, wakeup
@@ -113,6 +114,13 @@ class Seat:
             return None
         now = asyncio.get_running_loop().time()
         return [each for each in self.fleet.takes if not each.startswith(SINGLE) or self._held.get(each, 0.0) > now]
+
+    def consumer(self) -> Consumer | None:
+        """Return this process as the only consumer of targets, for a claim; None if it is not.
+
+        The store knows best: this process may be frozen between its own look at a lease and its claim.
+        """
+        return Consumer(owner=self._owner, targets=list(self._held)) if self._held else None
 
     def capacity(self, most: int) -> int:
         """Return how many more runs this process may have now, up to *most*; none after `leave`."""

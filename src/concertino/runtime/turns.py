@@ -183,7 +183,8 @@ class TurnStarter:
         again = True
         async with self._claiming:
             while again and (limit := self.seat.capacity(BATCH)):  # after a refusal, the next turn is due
-                due = await self._store.claim_turns(OPERATOR, CLAIM, limit=limit, agents=self.seat.agents())
+                agents, consumer = self.seat.agents(), self.seat.consumer()
+                due = await self._store.claim_turns(OPERATOR, CLAIM, limit=limit, agents=agents, consumer=consumer)
                 again = any(
                     await self.seat.starts.begin({each.turn.run_id: partial(self._start_due, each) for each in due})
                 )

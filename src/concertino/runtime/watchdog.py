@@ -160,7 +160,10 @@ class Watchdog:
         async with self.claiming:
             if (limit := self._seat.capacity(BATCH)) <= 0:
                 return False
-            claims = await self._store.claim_due(OPERATOR, owner, self._lease, limit=limit, agents=self._seat.agents())
+            agents, consumer = self._seat.agents(), self._seat.consumer()
+            claims = await self._store.claim_due(
+                OPERATOR, owner, self._lease, limit=limit, agents=agents, consumer=consumer
+            )
             began = await self._seat.starts.begin({claim.root_id: partial(self._begin, claim) for claim in claims})
             return len(claims) == limit and all(began)
 

@@ -116,7 +116,10 @@ def _nothing(_found: Any) -> None:
     pass
 
 
-def _claim_due(write: ClaimingDue, _sealer: Sealer | None) -> Call:
+def _claim_due(write: ClaimingDue, _sealer: Sealer | None) -> Call | None:
+    if write.consumer is not None:
+        return None
+
     def claims(found: list[list[Any]]) -> list[Claim]:
         return [
             Claim(
