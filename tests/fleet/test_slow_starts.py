@@ -163,3 +163,17 @@ async def test_a_run_that_waits_is_stopped_during_a_backlog_that_does_not_end() 
         while (await store.run(OPERATOR, run.id)).end is None:  # type: ignore[union-attr]  # noqa: ASYNC110 - the look ends it
             await asyncio.sleep(0)
     assert (await store.run(OPERATOR, run.id)).end.status == "cancelled"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("lease", "seconds"), [(30.0, 5.0), (3.0, 3.0)])
+async def test_a_claim_of_a_turn_outlives_a_killed_process_by_a_lease_at_most(lease: float, seconds: float) -> None:
+    claimed: list[float] = []
+
+    class Watched(MemoryStore):
+        async def claim_turns(self, scope: Any, seconds: float, **options: Any) -> Any:
+            claimed.append(seconds)
+            return await super().claim_turns(scope, seconds, **options)
+
+    store = Watched()
+    await Runtime([Desk()], Resources(store=store, model=ScriptedModel()), lease=lease).look()
+    assert claimed == [seconds]

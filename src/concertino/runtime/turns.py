@@ -53,7 +53,8 @@ MAY_CHANGE = (ResourcesError, MissingKeyError, MissingExtraError)
 _DAMAGED = "[damaged]"
 """Stands for a message that cannot be read: a model's API refuses an empty one in the history."""
 CLAIM = 5.0
-"""Seconds in which a claimed turn is to start. After them, any process may start it: the other one may have died."""
+"""Most seconds in which a claimed turn is to start; no more than a lease. After them, any process may start it: the
+other one may have died."""
 HELD = 64
 """Most conversations whose history a process keeps."""
 
@@ -80,8 +81,9 @@ class _Held:
 class TurnStarter:
     """Starts turns. The store decides which turn is next; this process keeps what the next one would load."""
 
-    def __init__(self, store: Store, runs: _Runs, events: EventLog, seat: Seat) -> None:
+    def __init__(self, store: Store, runs: _Runs, events: EventLog, seat: Seat, lease: float) -> None:
         self._store = store
+        self._seconds = min(CLAIM, lease)
         self._runs = runs
         self.events = events
         self.seat = seat
@@ -184,7 +186,9 @@ class TurnStarter:
         async with self._claiming:
             while again and (limit := self.seat.capacity(BATCH)):  # after a refusal, the next turn is due
                 agents, consumer = self.seat.agents(), self.seat.consumer()
-                due = await self._store.claim_turns(OPERATOR, CLAIM, limit=limit, agents=agents, consumer=consumer)
+                due = await self._store.claim_turns(
+                    OPERATOR, self._seconds, limit=limit, agents=agents, consumer=consumer
+                )
                 again = any(
                     await self.seat.starts.begin({each.turn.run_id: partial(self._start_due, each) for each in due})
                 )
