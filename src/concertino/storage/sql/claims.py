@@ -50,6 +50,10 @@ class ClaimingDue(Write[list[Claim]]):
         self.owner, self.seconds, self.limit = owner, seconds, most(limit)
         self.agents = named_agents(agents)
         self.consumer = consumer
+        self.in_turn = False
+        """Whether more was due than an earlier claim took. Then tenants take turns, if the database finds them."""
+        self.last: str | None = None
+        """The tenant with which the earlier claim has ended, and then this one."""
 
     def work(self, connection: Session) -> list[Claim]:
         """Expire overdue waits, and claim the trees that are due, the longest due first."""
