@@ -107,8 +107,9 @@ class Runtime(Answering):
         self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
         self._seat = Seat(self.store, self._agents.names, self._busy, lease)
-        self._turns = TurnStarter(self.store, self, self._log, self._seat)
-        self.schedules = Schedules(self, self._seat.agents)
+        self._seat.starts.may_be_slow = self._resources.shared is None
+        self._turns = TurnStarter(self.store, self, self._log, self._seat, lease)
+        self.schedules = Schedules(self, self._seat.agents, self._seat.starts)
         self._calls = AssignedCalls(self.store, self._seat, self._agents, self._start, self._wake, lease)
         starters = (self.schedules.look, self._turns.look, self._calls.look)
         parts = (self.store, self, starters, self._seat)
@@ -180,8 +181,8 @@ class Runtime(Answering):
         try:
             return await self._resume(stored.start.scope, stored.start.root_id)
         except (RunClaimedError, RunEndedError):
-            async with self._watchdog.claiming:  # it may have been faster
-                live = self._live.get(stored.start.root_id)
+            await self._watchdog.settled(stored.start.root_id)  # it may have been faster
+            live = self._live.get(stored.start.root_id)
             if live is None or live is before:
                 raise
             return live
@@ -388,7 +389,7 @@ class Runtime(Answering):
     async def _answered(self, root_id: str) -> None:
         """Continue a tree that may have all answers now, here or in the process that takes it."""
         if self._watching is not None and self._seat.agents():
-            await self._watchdog.look(only_trees=True)
+            await self._watchdog.look(only_trees=True, woken=True)
         await self._seat.wake_owners(root_id)
 
     async def look(self) -> None:

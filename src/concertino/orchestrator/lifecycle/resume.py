@@ -22,6 +22,7 @@ from ..chat import Attachment, Chat
 from ..journal.entries import Resumed, unpack_context
 from ..journal.lease import Claimed
 from ..journal.replay import Replay, load_replay
+from ..journal.snapshot import Booked
 from ..meter import Meter
 from ..model_call.request import offer_recall
 from ..resources import limits_from
@@ -72,7 +73,7 @@ async def resume(run: RunSession, parent: Parent | None, claimed: Claimed | None
             run.meter.open_runs = 1
             run.meter.restore_usage(tree.ledger.records(run.path, 0))
             if found.snapshot is not None:
-                run.meter.restore_sums(found.snapshot.booked)
+                run.meter.restore_sums(await _booked(run, found, store))
             # The attempts in flight of the whole tree: a sub-agent that is resumed later books its own only then.
             lost = [each for each in operations if each.kind == "model_call"]
             run.meter.restore_usage([lost_usage(operation, run.path)[0] for operation in lost])
@@ -86,6 +87,18 @@ async def resume(run: RunSession, parent: Parent | None, claimed: Claimed | None
             await tree.release()
         raise
     return found
+
+
+async def _booked(run: RunSession, found: Replay, store: Store) -> Booked:
+    """Return what the run had booked before the entry of its snapshot.
+
+    If tokens or money are limited, the ledger tells: since then, `settle_usage` may have corrected it.
+    """
+    if run.meter.sums:
+        every = await store.usage(run.scope, run.id)
+        read = {each.id for each in run.tree.ledger.records(run.path, 0)}
+        found.sources.booked = Booked().plus(each for each in every if each.id not in read)
+    return found.sources.booked
 
 
 async def _claimed(

@@ -48,6 +48,7 @@ def queries() -> dict[str, str]:
     """Return the named statements."""
     found = shared_queries() | read_statements(Path(__file__).parent / "queries")
     found = {name: _FOR_UPDATE.sub(r"FOR UPDATE OF \1 SKIP LOCKED", text) for name, text in found.items()}
+    found["held_targets"] = found["held_targets"].replace("/*for share*/", "FOR SHARE")
     return found | {name: f"{found[name].rstrip(';')}\nRETURNING number" for name in _NUMBERED}
 
 

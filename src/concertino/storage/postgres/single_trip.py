@@ -119,7 +119,14 @@ def _nothing(_found: Any) -> None:
     pass
 
 
-def _claim_due(write: ClaimingDue, _sealer: Sealer | None) -> Call:
+def _claim_due(write: ClaimingDue, _sealer: Sealer | None) -> Call | None:
+    if write.consumer is not None:
+        return None
+
+    def turns(found: list[Any]) -> list[Claim]:
+        write.last = None if found[0] is None else plain_text(found[0])
+        return claims(found[1])
+
     def claims(found: list[list[Any]]) -> list[Claim]:
         return [
             Claim(
@@ -135,6 +142,8 @@ def _claim_due(write: ClaimingDue, _sealer: Sealer | None) -> Call:
         ]
 
     arguments = (write.owner, process_of(write.owner), write.seconds, write.limit, write.agents)
+    if write.in_turn:
+        return Call("SELECT claim_in_turn($1, $2, $3, $4, $5, $6)", (*arguments, write.last), turns)
     return Call("SELECT claim_due($1, $2, $3, $4, $5)", arguments, claims)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from ...errors import ConfigurationError, RunClaimedError, RunEndedError, RunStateError, UnknownRunError
 from ...operations import transition
 from ...scope import AnyScope, Operator
+from ..call_store import Consumer
 from ..codec import encode_json
 from ..process import process_of
 from ..types import Due
@@ -79,6 +80,14 @@ def retry(connection: Session, scope: AnyScope, root_id: str) -> None:
 def named_agents(agents: Collection[str] | None) -> str | None:
     """Return *agents* as the parameter of a statement; None: all."""
     return None if agents is None else encode_json(list(agents))
+
+
+def is_consumer(connection: Session, consumer: Consumer | None, now: float) -> bool:
+    """Return whether *consumer* still has its targets, which it then keeps until the end of the transaction."""
+    if consumer is None:
+        return True
+    bound = {"targets": encode_json(list(consumer.targets)), "owner": consumer.owner, "now": now}
+    return len(connection.execute(connection.queries["held_targets"], bound).fetchall()) == len(consumer.targets)
 
 
 def check_operator(scope: Operator) -> None:

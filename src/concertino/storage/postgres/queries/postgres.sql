@@ -222,3 +222,14 @@ JOIN runs AS r ON r.number = w.run
 JOIN runs AS top ON top.number = r.root
 ORDER BY due.due_at, w.number
 LIMIT :limit;
+
+-- name: due_schedules
+SELECT s.id, s.tenant, s.user_id, s.agent, s.body, due.due_at
+FROM json_each(
+    coalesce(:agents, (SELECT json_agg(DISTINCT h.agent)::text FROM schedule_heads AS h WHERE h.due_at <= :now))
+) AS a, LATERAL (
+    SELECT h.schedule, h.due_at FROM schedule_heads AS h WHERE h.agent = a.value AND h.due_at <= :now
+    ORDER BY h.due_at, h.schedule LIMIT :limit
+) AS due
+JOIN schedules AS s ON s.number = due.schedule
+ORDER BY due.due_at, due.schedule LIMIT :limit;

@@ -41,5 +41,9 @@ ON CONFLICT (target) DO UPDATE SET
         ELSE consumers.lease END
 RETURNING owner;
 
+-- name: held_targets
+SELECT target FROM consumers
+WHERE target IN (SELECT value FROM json_each(:targets)) AND owner = :owner AND lease > :now /*for share*/;
+
 -- name: leave_target
 DELETE FROM consumers WHERE target = :target AND owner = :owner;
