@@ -73,6 +73,13 @@ def open_model(spec: str) -> Model:
     return _opener(provider)(name or _PROVIDERS[provider][1])
 
 
+def provider_names() -> tuple[str, ...]:
+    """Return the names of the providers of the package. Other models may have any name, or that of their host."""
+    from .providers.openai.chat.vendors import COMPATIBLE, VENDORS  # noqa: PLC0415 - as below
+
+    return tuple(dict.fromkeys([*_PROVIDERS, *[vendor.name for vendor in VENDORS], COMPATIBLE, DEMO, "scripted"]))
+
+
 class Models:
     """A cache of open models, for `Resources(models=...)`: it opens each model once and closes all of them.
 

@@ -12,9 +12,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from concertino import OPERATOR, SqliteStore
+from concertino import OPERATOR, MemoryStore, SqliteStore
 from concertino.cli.fleet_file import read_fleet_file
 from concertino.errors import ConfigurationError
+from concertino.runtime import LocalBell
 
 from .conftest import Cli, assert_refused
 from .test_serve_command import served
@@ -114,6 +115,25 @@ def test_an_invalid_field_is_named_with_its_remedy(tmp_path: Path, text: str, pr
         read_fleet_file(str(path))
     assert str(caught.value).startswith(f"{path}: {problem}")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("provider", "warning"),
+    [
+        ("antropic", "'antropic'; did you mean 'anthropic'?"),
+        ("claude", "'claude'; the providers of the package are anthropic, openai, google, "),
+        *[(name, "") for name in ("anthropic", "groq", "azure", "openai-compatible", "demo")],
+    ],
+)
+def test_limits_of_an_unknown_provider_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, provider: str, warning: str
+) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(f"[rate_limits.{provider}]\nrequests_per_minute = 60")
+    assert list(read_fleet_file(str(path)).fleet(LocalBell(), (), MemoryStore()).rate_limits) == [provider]
+    start = f"rate_limits.{provider} limits only models whose provider is named {warning}" if warning else ""
+    assert start in caplog.text
+    assert bool(caplog.messages) == bool(warning)
 
 
 @pytest.mark.parametrize("nats", ["nats://bus.internal:4222", "tls://ann:x@bus", "wss://bus:443", "bus", "bus:4222"])

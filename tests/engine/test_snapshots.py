@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -26,6 +26,7 @@ from concertino import (
     RunContext,
     RunResult,
     Special,
+    Tokens,
     ToolContext,
     ToolOrchestrator,
     ToolResult,
@@ -36,7 +37,7 @@ from concertino.errors import BudgetError, LimitReason
 from concertino.messages import SystemMessage, ToolCall, UserMessage
 from concertino.orchestrator import Replay, replay
 from concertino.storage import Entry, Head, StoredJournal
-from concertino.testing import ScriptedModel, call
+from concertino.testing import Answer, ScriptedModel, call
 from concertino.waits import Resolution
 
 _FIELDS = (
@@ -407,3 +408,34 @@ async def test_resuming_reads_as_many_entries_late_as_early() -> None:
         assert len(json.dumps([(entry.body, entry.content) for entry in short.entries])) <= 60_000
     early, late = sum(written[20:280]), sum(written[-280:-20])
     assert abs(late - early) < early // 10, "a step writes as much late as early"
+
+
+async def test_usage_that_is_settled_after_a_snapshot_counts_for_the_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("concertino.orchestrator.journal.writer.INTERVAL", 3)
+    monkeypatch.setattr("concertino.orchestrator.journal.snapshot._SHARE", 10_000)
+    reached: list[LimitReason] = []
+
+    class Limited(Clerk):
+        def on_limit(self, run: RunContext[Notes], reason: LimitReason) -> Any:
+            reached.append(reason)
+            return super().on_limit(run, reason)
+
+    def limits(scope: Any, model: Any, agent: Any) -> Limits:
+        return Limits(context=1_000_000, output=500, tool_calls=1_000, tokens=100_000)
+
+    store, estimated = Comparing(), Answer(calls=(call("look", n=1),), tokens=None)
+    model = ScriptedModel(*[estimated] * 6, call("pay", euros=3), call("look", n=2), "done")
+    resources = Resources(store=store, limits=limits)
+    result = await ToolOrchestrator(Chat("Go.", model=model), Limited(), resources=resources).run()
+    assert (result.status, reached) == ("suspended", [])
+    assert (await loaded(store, result.run_id)).snapshot
+    first = (await store.usage(OPERATOR, result.run_id))[0]
+    billed = replace(first, tokens=Tokens(prompt=99_000, completion=1_000), source="measured")
+    await store.settle_usage(OPERATOR, billed)
+    await store.resolve(OPERATOR, result.waiting[0].key, Resolution(verdict="approved", by="ann"))
+    again = ToolOrchestrator(Chat("", model=model), Limited(), resources=resources, resume=True, run_id=result.run_id)
+    usage = (await again.run()).usage
+    assert reached == ["tokens"]
+    assert usage[0].tokens == billed.tokens

@@ -11,6 +11,8 @@ from concertino import OPERATOR, AgentConfig, MemoryStore, Resources, Runtime, S
 from concertino.errors import ConfigurationError
 from concertino.runtime import Fleet
 from concertino.testing import Answer, ScriptedModel
+from concertino.testing.store_suite.kit import start_tree, wait
+from concertino.testing.store_suite.store_conversations import queued
 
 from .test_fleet import Bell, joined
 
@@ -122,6 +124,48 @@ async def test_the_lease_is_renewed_between_the_batches_of_a_backlog() -> None:
     first, second = [number for number, each in enumerate(happened) if each in ("took 8", "took 4")]
     assert happened[first] == "took 8"
     assert "renewed" in happened[first:second]
+
+
+@pytest.mark.parametrize("claim", ["claim_turns", "claim_due", "claim_calls"])
+async def test_a_consumer_that_is_frozen_between_its_look_at_the_lease_and_its_claim_takes_nothing(claim: str) -> None:
+    found: list[Any] = []
+
+    class Freezing(MemoryStore):
+        frozen = False
+
+        async def claim_turns(self, *arguments: Any, **options: Any) -> Any:
+            return await self._thaw("claim_turns", super().claim_turns, arguments, options)
+
+        async def claim_due(self, *arguments: Any, **options: Any) -> Any:
+            return await self._thaw("claim_due", super().claim_due, arguments, options)
+
+        async def claim_calls(self, *arguments: Any, **options: Any) -> Any:
+            return await self._thaw("claim_calls", super().claim_calls, arguments, options)
+
+        async def _thaw(self, name: str, go_on: Any, arguments: Any, options: Any) -> Any:
+            """Go on after a freeze that was longer than the lease."""
+            if self.frozen and name == claim:
+                await self._connection.run(lambda each: each.execute("UPDATE consumers SET lease = 0"))
+                assert await self.claim_target(OPERATOR, TARGET, "other", 600.0) == "other"
+                found.append(await go_on(*arguments, **options))
+                return found[-1]
+            return await go_on(*arguments, **options)
+
+    store = Freezing()
+    async with consumer(store, sweep=3600.0, lease=600.0) as runtime:
+        await runtime.look()
+        if claim == "claim_due":
+            await (await start_tree(store, "r2", agent="control")).append("suspended")
+            await store._connection.run(lambda each: each.execute("UPDATE heads SET ready_at = 0, owner = ''"))
+        elif claim == "claim_calls":
+            await (await start_tree(store)).append("suspended", waits=[wait(kind="result", target=TARGET, task="{}")])
+        else:
+            await store.open_conversation(CARLA, "c1", "control")
+            await store.queue_turn(CARLA, "c1", queued("q1"), when="always")
+        store.frozen = True
+        await runtime.look()
+    assert found
+    assert not any(found)
 
 
 async def test_a_consumer_that_lost_its_target_takes_nothing() -> None:

@@ -8,8 +8,8 @@ import psycopg
 from benchmarks.fleet.reads import reads
 
 from concertino import OPERATOR
-from concertino.storage import PostgresStore
-from concertino.testing.store_suite.kit import start_tree, wait
+from concertino.storage import PostgresStore, Schedule
+from concertino.testing.store_suite.kit import SCOPE, start_tree, wait
 
 _SHIFT = 1_000
 _COPIES = 2_000
@@ -79,3 +79,28 @@ def multiply(url: str, schema: str) -> None:
             copies = f"SELECT {', '.join(values)} FROM {table}, generate_series(1, {_COPIES}) AS g WHERE {which}"
             connection.execute(f"INSERT INTO {table} ({', '.join(columns)}) {copies}".encode())
         connection.execute("VACUUM ANALYZE")
+
+
+async def test_a_pass_reads_no_schedules_of_other_agents(url: str, schema: str) -> None:
+    async def look(store: PostgresStore) -> None:
+        for _ in range(8):
+            assert (await store.due_schedules(OPERATOR, agents=["ours"]))[1] == ()
+
+    async with await PostgresStore.open(url, schema=schema) as store:
+        await store.add_schedule(SCOPE, Schedule(id="s1", tenant="o1", user="u1", agent="theirs", input={}, due_at=1.0))
+    await reads(url, look, schema)
+    few = await reads(url, look, schema)
+    with psycopg.connect(url, options=f"-c search_path={schema}", autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO schedules (id, scope_key, tenant, user_id, agent, body, created) "
+            "SELECT id || g, scope_key, tenant, user_id, agent, body, created "
+            f"FROM schedules, generate_series(1, {_COPIES}) AS g"
+        )
+        connection.execute(  # as the version before does
+            "INSERT INTO schedule_heads (schedule, due_at) SELECT number, 1 FROM schedules WHERE id <> 's1'"
+        )
+        connection.execute("VACUUM ANALYZE")
+    assert (await reads(url, look, schema)).rows <= few.rows + 16
+    async with await PostgresStore.open(url, schema=schema) as store:
+        for agents in (["ours", "theirs"], None):
+            assert len((await store.due_schedules(OPERATOR, 9, agents))[1]) == 9

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from concertino.storage import PostgresStore
-from concertino.storage.postgres.session import queries, translated
+from concertino.storage.postgres.session import numbered, queries
 from concertino.storage.sql.statements import limited
 from concertino.testing.store_suite.kit import operation, record, start_tree, whole
 
@@ -56,9 +56,10 @@ async def test_an_erasure_finds_what_a_user_has_answered(url: str, schema: str, 
     async with await PostgresStore.open(url, schema=schema):
         pass
     with psycopg.connect(url, options=f"-c search_path={schema} -c enable_seqscan=off", autocommit=True) as connection:
-        cursor = psycopg.ClientCursor(connection)
-        cursor.execute(f"EXPLAIN {translated(limited(queries()[name], 'Scope'))}", {"user": "u", "tenant": "t"})
-        plan = "".join(row[0] for row in cursor.fetchall())
+        sql, names = numbered(limited(queries()[name], "Scope"))
+        bound = {"user": "u", "tenant": "t"}
+        rows = psycopg.RawCursor(connection).execute(f"EXPLAIN {sql}", [bound[each] for each in names]).fetchall()
+        plan = "".join(row[0] for row in rows)
     assert re.search(r"\b(answers|commands)_by\b", plan)
     assert "Seq Scan on answers" not in plan
     assert "Seq Scan on commands" not in plan

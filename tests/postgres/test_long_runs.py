@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from concertino.storage import PostgresStore
-from concertino.storage.postgres.session import queries, translated
+from concertino.storage.postgres.session import numbered, queries
 from concertino.storage.sql.statements import limited
 from concertino.testing.store_suite.kit import record, start_tree, whole
 
@@ -46,8 +46,9 @@ async def test_the_rest_of_a_run_is_not_looked_at(url: str, schema: str) -> None
 
 def looked_at(connection: psycopg.Connection[Any], name: str, bound: dict[str, Any]) -> int:
     """Return how many rows of messages or usage a query looks at."""
-    sql = translated(limited(queries()[name], "Operator"))
-    explained = psycopg.ClientCursor(connection).execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", bound).fetchall()
+    sql, names = numbered(limited(queries()[name], "Operator"))
+    cursor = psycopg.RawCursor(connection)
+    explained = cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}", [bound[each] for each in names]).fetchall()
     nodes, rows = [explained[0][0][0]["Plan"]], 0
     for node in nodes:
         nodes += node.get("Plans", ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -10,7 +11,7 @@ import pytest
 
 from concertino import OPERATOR
 from concertino.errors import DatabaseVersionError, StorageError
-from concertino.storage import PostgresStore
+from concertino.storage import PostgresStore, Schedule
 from concertino.storage.postgres import schema as schemas
 from concertino.testing.store_suite.kit import SCOPE, claim_tree, record, start_tree, whole
 from concertino.testing.store_suite.store_conversations import claimed_turns, opened, queued, turn
@@ -131,6 +132,16 @@ async def test_a_process_goes_on_after_a_newer_one_has_migrated(url: str, schema
             assert len(journal.entries) == entries
 
 
+async def test_what_was_prepared_before_a_migration_is_prepared_anew(url: str, schema: str, newest: Any) -> None:
+    async with await PostgresStore.open(url, schema=schema, sessions=1) as store:
+        await start_tree(store)
+        before = [await store.run(OPERATOR, "r1") for _ in range(20)]  # the library prepares what is repeated
+        newest(*ALL, "ALTER TABLE runs ADD COLUMN later TEXT")
+        async with await PostgresStore.open(url, schema=schema):
+            pass
+        assert await store.run(OPERATOR, "r1") == before[-1]
+
+
 async def test_a_newer_schema_is_refused(url: str, schema: str, newest: Any) -> None:
     newest(*ALL, "SELECT 1;")
     await (await PostgresStore.open(url, schema=schema)).close()
@@ -172,3 +183,16 @@ async def test_another_programs_schema_is_refused(url: str, schema: str, table: 
         connection.execute(f"CREATE TABLE {schema}.{table} (name TEXT)")
     with pytest.raises(DatabaseVersionError, match="tables of another program: use another schema"):
         await PostgresStore.open(url, schema=schema)
+
+
+async def test_schedules_of_before_the_migration_are_due(url: str, schema: str, newest: Any) -> None:
+    newest(*ALL[: next(number for number, text in enumerate(ALL) if "name_scheduled_agent" in text)])
+    async with await PostgresStore.open(url, schema=schema) as older:
+        made = Schedule(id="s1", tenant="o1", user="u1", agent="desk", input={}, due_at=1.0)
+        await older.add_schedule(SCOPE, made)
+        newest(*ALL)
+        async with await PostgresStore.open(url, schema=schema) as newer:
+            await older.add_schedule(SCOPE, replace(made, id="s2"))
+            for agents in (["desk"], ["desk", "clerk"], None):
+                assert [each.id for each in (await newer.due_schedules(OPERATOR, agents=agents))[1]] == ["s1", "s2"]
+            assert (await newer.due_schedules(OPERATOR, agents=["clerk"]))[1] == ()

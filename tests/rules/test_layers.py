@@ -148,6 +148,16 @@ def test_a_vendors_package_is_imported_in_its_own_folder_only() -> None:
     assert wrong == []
 
 
+def test_private_modules_of_other_packages_are_not_imported() -> None:
+    wrong = [
+        f"{name(path)}:{line} imports {imported}"
+        for path in FILES
+        for imported, line in imports(path)
+        if imported.split(".")[0] not in {"concertino", *sys.stdlib_module_names} and "._" in imported
+    ]
+    assert wrong == []
+
+
 def test_the_loop_is_not_imported_by_its_parts() -> None:
     wrong = [
         f"{name(path)}:{line} imports {imported}"

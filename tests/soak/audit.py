@@ -13,12 +13,14 @@ from concertino.messages import ToolMessage
 from concertino.usage import Tokens
 from tests.auditor import audit as invariants
 
+from .desk import LEASE
 from .heartbeat import Starvation
 from .outside import GOODBYE, HALF_WAY, REPEATED, Guest
 from .record import AWAY, Late, Record
 
 _STARTS = """
-    SELECT r.number, r.started, t.created, lag(h.ended) OVER (PARTITION BY t.conversation ORDER BY r.number) AS before
+    SELECT r.number, t.number, r.started, t.created,
+        lag(h.ended) OVER (PARTITION BY t.conversation ORDER BY r.number) AS before
     FROM concertino.turns AS t JOIN concertino.runs AS r ON r.number = t.run JOIN concertino.heads AS h ON h.run = t.run
 """
 _EXPIRED = """
@@ -52,9 +54,17 @@ def lateness(record: Record, machine: Starvation) -> dict[str, list[Late]]:
         "claims of due runs": [
             late(at, due, f"run {run}: {seen}") for (run, due), (at, seen) in record.untaken.items()
         ],
-        "starts of turns": [late(at, max(due, before or 0.0), f"run {run}") for run, at, due, before in starts],
+        "starts of turns": [
+            late(at, max([due, before or 0.0, *_lost_claims(record, turn, at)]), f"run {run}")
+            for run, turn, at, due, before in starts
+        ],
         "ends of waits": [late(at, due, f"run {run}") for run, at, due in expired],
     }
+
+
+def _lost_claims(record: Record, turn: int, at: float) -> list[float]:
+    """Return the ends of the claims on a turn before its start that killed workers have had."""
+    return [end for end in record.claims.get(turn, ()) if end <= at and record.kills(end - LEASE, end)]
 
 
 async def _conversation(record: Record, web: Runtime, name: str) -> AsyncIterator[str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from .outside import Outside
 
-AWAY = "PostgreSQL was away"
+AWAY, KILL = "PostgreSQL was away", "kill"
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ class Record:
     """Begin, end and name of each fault, by the clock of the machine, which is the database's, too."""
     untaken: dict[tuple[int, float], tuple[float, str]] = field(default_factory=dict)
     """By run and time at which it was due: when it was last seen untaken, and its state then."""
+    claims: dict[int, set[float]] = field(default_factory=lambda: defaultdict(set))
+    """By queued turn: the ends of the claims that were seen."""
     faults: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
     late: dict[str, list[Late]] = field(default_factory=dict)
@@ -56,6 +58,10 @@ class Record:
         begin = time.time()
         yield
         self.happened.append((begin, time.time(), name))
+
+    def kills(self, begin: float, end: float) -> bool:
+        """Return whether a worker was killed in a span."""
+        return any(name == KILL and since <= end and until >= begin for since, until, name in self.happened)
 
     def between(self, begin: float, end: float) -> str:
         """Name the faults of a span."""

@@ -28,7 +28,7 @@ from . import desk
 from .audit import audit, lateness
 from .heartbeat import heartbeat, starvation
 from .outside import Guest, Outside
-from .record import AWAY, Record
+from .record import AWAY, KILL, Record
 
 WORKERS, KILL_EVERY = 4, 2.0
 OPEN = 12
@@ -41,6 +41,11 @@ _DUE = """
     FROM concertino.heads AS h WHERE h.ready_at < extract(epoch FROM clock_timestamp()) AND h.tries = 0
 """
 """Runs that nobody has taken yet. One that was killed twice without progress has a back-off of its own."""
+_CLAIMED = """
+    SELECT number, not_before FROM concertino.turns
+    WHERE due AND state = 'queued' AND not_before > extract(epoch FROM clock_timestamp())
+"""
+"""Turns that a worker is starting, and the ends of its claims."""
 
 
 class Workers:
@@ -77,7 +82,7 @@ class Workers:
         killed = self._chance.choice(able)
         self._processes.remove(killed)
         self._ready.remove(killed)
-        with self._record.fault("kill"):
+        with self._record.fault(KILL):
             killed.kill()
             await killed.wait()
         return True
@@ -223,13 +228,15 @@ async def _faults(
 
 
 async def _look_for_late(record: Record) -> None:
-    """Note which runs are due, and until when nobody has taken them, by the database's clock."""
+    """Note which runs are due, until when nobody has taken them, and claims of turns, by the database's clock."""
     while True:
         with suppress(psycopg.Error):
             async with await psycopg.AsyncConnection.connect(record.database, autocommit=True) as connection:
                 while True:
                     found = await (await connection.execute(_DUE)).fetchall()
                     record.untaken |= {(run, ready): (now, seen) for run, ready, now, seen in found}
+                    for turn, until in await (await connection.execute(_CLAIMED)).fetchall():
+                        record.claims[turn].add(until)
                     await asyncio.sleep(LOOK_EVERY)
         await asyncio.sleep(LOOK_EVERY)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import logging
 import re
 import tomllib
 from collections.abc import Collection, Mapping
@@ -19,6 +21,8 @@ from ..runtime import Bell, Fleet, LocalBell
 from ..runtime.fleet import COROUTINES, GENERIC
 from ..storage import Store
 from .options import Options
+
+log = logging.getLogger("concertino")
 
 _REMEDIES = {
     "string_type": "use a string",
@@ -89,6 +93,8 @@ class FleetFile(_Table):
     def fleet(self, bell: Bell, takes: Collection[str], store: Store) -> Fleet:
         """Return the fleet as a process sees it that takes the work of these targets. Raises `ConfigurationError`."""
         limits = {name: SharedRateLimit(store, name, **table.model_dump()) for name, table in self.rate_limits.items()}
+        for name in limits:
+            _check_provider(name)
         return Fleet(
             bell=bell,
             targets=self.targets,
@@ -123,6 +129,15 @@ def _check(path: str, field: str, targets: Mapping[str, list[str]], takes: Colle
         Fleet(bell=LocalBell(), targets=targets, takes=takes)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: invalid {field}: {error}") from None
+
+
+def _check_provider(name: str) -> None:
+    """Warn of limits for a provider that is not known. Models of the app and of other servers may have any name."""
+    known = wiring.provider_names()
+    if name not in known:
+        likely = difflib.get_close_matches(name, known, 1)
+        remedy = f"did you mean {likely[0]!r}?" if likely else f"the providers of the package are {', '.join(known)}"
+        log.warning("rate_limits.%s limits only models whose provider is named %r; %s", name, name, remedy)
 
 
 def _problem(error: ValidationError) -> str:

@@ -21,14 +21,13 @@ from ..errors import (
 from ..events import RunEnded, RunEvent, RunResult, RunStarted, RunStatus
 from ..ids import new_run_id
 from ..number_checks import check_amount, check_whole
-from ..storage.types import Claim, StoredJournal
 from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .chat import Chat
 from .event_stream import EventRecorder, EventStream, Observer
 from .hooks import Hooks, hooks_of, load_tools, within_patience
 from .journal.entries import UsageBooked
-from .journal.lease import LEASE, STOP_DEADLINE
+from .journal.lease import LEASE, STOP_DEADLINE, Claimed
 from .journal.replay import Replay
 from .lifecycle.input import first_message, show_admitted
 from .lifecycle.open import apply_policy, begin, build_messages, open_run
@@ -69,8 +68,8 @@ class ToolOrchestrator:
     Raises `ConfigurationError` if an argument has the wrong type or the message is empty.
     """
 
-    claimed: tuple[Claim, StoredJournal] | None = None
-    """The claim on the tree of a run to resume, if the caller has made it, and the root's journal as read since."""
+    claimed: Claimed | None = None
+    """The tree of a run to resume, if the caller has claimed it."""
 
     _left_open = False
     """Whether the run has ended here, but not in its journal."""

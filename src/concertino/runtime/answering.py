@@ -25,8 +25,8 @@ class Answering:
         """Return *text*, from outside, as it may enter a run."""
         raise NotImplementedError
 
-    async def _answered(self, run_id: str) -> None:
-        """Continue a run that may have all answers now."""
+    async def _answered(self, root_id: str) -> None:
+        """Continue a tree that may have all answers now."""
         raise NotImplementedError
 
     async def approvals(self, scope: AnyScope, limit: int = 50, after: Wait | None = None) -> Sequence[Wait]:
@@ -102,5 +102,5 @@ class Answering:
         wait = await self.store.resolve(scope, key, mine, run_id=run_id if verdict in ("result", "failed") else None)
         won = wait.resolution is not None and wait.resolution.id == mine.id
         if won:
-            await self._answered(run_id)
+            await self._answered(wait.root_id)
         return AnswerOutcome(won, wait)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from ..errors import ConfigurationError, RunStateError
@@ -56,10 +57,12 @@ class AssignedCalls:
         """Start the runs of a batch of calls. Return whether others may be due."""
         targets = self._seat.targets()
         limit = self._seat.capacity(BATCH) if targets is None or targets else 0
-        calls = await self._store.claim_calls(OPERATOR, self._seconds, limit=limit, targets=targets) if limit else ()
-        for call in calls:
-            await self._take(call)
-        return bool(calls) and len(calls) == limit
+        if not limit:
+            return False
+        consumer = self._seat.consumer()
+        calls = await self._store.claim_calls(OPERATOR, self._seconds, limit=limit, targets=targets, consumer=consumer)
+        await self._seat.starts.begin({call.wait.key: partial(self._take, call) for call in calls})
+        return len(calls) == limit
 
     def left(self, run: LiveRun, caller: Caller | None) -> None:
         """Wake the processes that continue after a run has left this one: of targets it calls, or of its caller."""

@@ -14,9 +14,11 @@ from ..providers import RateLimit
 from ..records import record
 from ..scope import OPERATOR
 from ..storage.base import Store
+from ..storage.call_store import Consumer
 from ..storage.process import process_owner
 from ..targets import called_tool, check_target
 from .bus.base import Bell, wakeup
+from .starts import Starts
 
 log = logging.getLogger("concertino")
 
@@ -79,6 +81,7 @@ class Seat:
         self._store, self._agents, self._busy, self._lease = store, agents, busy, lease
         self._ends: list[Callable[[], None]] = []
         self._left = False
+        self.starts = Starts()
         self._owner = process_owner()
         self._held: dict[str, float] = {}
         """By target with a single consumer: the end of this process's lease, by the loop's clock."""
@@ -112,11 +115,20 @@ class Seat:
         now = asyncio.get_running_loop().time()
         return [each for each in self.fleet.takes if not each.startswith(SINGLE) or self._held.get(each, 0.0) > now]
 
+    def consumer(self) -> Consumer | None:
+        """Return this process as the only consumer of targets, for a claim; None if it is not.
+
+        The store knows best: this process may be frozen between its own look at a lease and its claim.
+        """
+        return Consumer(owner=self._owner, targets=list(self._held)) if self._held else None
+
     def capacity(self, most: int) -> int:
         """Return how many more runs this process may have now, up to *most*; none after `leave`."""
         if self._left:
             return 0
-        return most if self.fleet is None else max(0, min(most, self.fleet.coroutines - self._busy()))
+        return (
+            most if self.fleet is None else max(0, min(most, self.fleet.coroutines - self._busy() - len(self.starts)))
+        )
 
     async def claim_targets(self) -> None:
         """Become the consumer of the targets that have only one. Raises `ConfigurationError` if one has another."""
@@ -198,5 +210,6 @@ class Seat:
     async def wake_owners(self, run_id: str) -> None:
         """Wake the processes that take the tree of a run."""
         if self.fleet is not None and (run := await self._store.run(OPERATOR, run_id)) is not None:
-            root = await self._store.run(OPERATOR, run.start.root_id)
-            self.ring((root or run).start.agent)
+            if run.start.root_id != run_id:
+                run = await self._store.run(OPERATOR, run.start.root_id) or run
+            self.ring(run.start.agent)

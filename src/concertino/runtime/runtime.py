@@ -26,7 +26,7 @@ from ..orchestrator.engine import ToolOrchestrator
 from ..orchestrator.event_stream import Observer
 from ..orchestrator.hooks import hooks_of
 from ..orchestrator.journal.data_policy import DataPolicy, policy_of
-from ..orchestrator.journal.lease import LEASE, STOP_DEADLINE
+from ..orchestrator.journal.lease import LEASE, STOP_DEADLINE, Claimed
 from ..orchestrator.journal.patterns import redactor_of
 from ..orchestrator.journal.replay import replay, requests, started_of
 from ..orchestrator.lifecycle.fork import fork
@@ -108,8 +108,9 @@ class Runtime(Answering):
         self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
         self._seat = Seat(self.store, self._agents.names, self._busy, lease)
-        self._turns = TurnStarter(self.store, self, self._log, self._seat)
-        self.schedules = Schedules(self, self._seat.agents)
+        self._seat.starts.may_be_slow = self._resources.shared is None
+        self._turns = TurnStarter(self.store, self, self._log, self._seat, lease)
+        self.schedules = Schedules(self, self._seat.agents, self._seat.starts)
         self._calls = AssignedCalls(self.store, self._seat, self._agents, self._start, self._wake, lease)
         starters = (self.schedules.look, self._turns.look, self._calls.look)
         parts = (self.store, self, starters, self._seat)
@@ -179,28 +180,28 @@ class Runtime(Answering):
         if stored.start.root_id != run_id:
             before = self._live.get(stored.start.root_id)
         try:
-            return await self._resume(stored.start.scope, stored.start.root_id, None)
+            return await self._resume(stored.start.scope, stored.start.root_id)
         except (RunClaimedError, RunEndedError):
-            async with self._watchdog.claiming:  # it may have been faster
-                live = self._live.get(stored.start.root_id)
+            await self._watchdog.settled(stored.start.root_id)  # it may have been faster
+            live = self._live.get(stored.start.root_id)
             if live is None or live is before:
                 raise
             return live
 
-    async def _resume_claimed(self, claim: Claim) -> LiveRun:
-        """Resume a tree that is claimed. If that fails, the claim is released."""
+    async def _resume_claimed(self, claim: Claim, since: float) -> LiveRun:
+        """Resume a tree whose claim was requested at *since*. If that fails, the claim is released."""
         live = self._live.get(claim.root_id)
         if live is not None and not live.done:
             await self.store.release(claim)
             live.on_end(self._watchdog.wake)
             raise RunStateError("it is about to leave this process, and is resumed then")
         try:
-            return await self._resume(claim.scope, claim.root_id, claim)
+            return await self._resume(claim.scope, claim.root_id, claim, since)
         except Exception:
             await self.store.release(claim)
             raise
 
-    async def _resume(self, owner: Scope, root_id: str, claim: Claim | None) -> LiveRun:
+    async def _resume(self, owner: Scope, root_id: str, claim: Claim | None = None, since: float = 0.0) -> LiveRun:
         if (live := self._live.get(root_id)) is not None and not live.done:
             return live
         journal = await self._journal(owner, root_id, from_snapshot=True)
@@ -208,7 +209,7 @@ class Runtime(Answering):
         config, registry = self._agents.take_stored(start.agent, started.policy)
         caller, conversation_id = caller_of(start, started), start.conversation_id
         chat = Chat(model=started.model, scope=owner, caller=caller, conversation_id=conversation_id)
-        claimed = None if claim is None else (claim, journal)
+        claimed = None if claim is None else (claim, since, journal)
         return await self._run(chat, config, registry, root_id, resume=True, claimed=claimed)
 
     def live(self, scope: AnyScope, run_id: str) -> LiveRun | None:
@@ -386,11 +387,11 @@ class Runtime(Answering):
     def _wake(self) -> None:
         self._watchdog.wake()
 
-    async def _answered(self, run_id: str) -> None:
-        """Continue a run that may have all answers now, here or in the process that takes it."""
-        if self._watching is not None:
-            await self._watchdog.look(only_trees=True)
-        await self._seat.wake_owners(run_id)
+    async def _answered(self, root_id: str) -> None:
+        """Continue a tree that may have all answers now, here or in the process that takes it."""
+        if self._watching is not None and self._seat.agents():
+            await self._watchdog.look(only_trees=True, woken=True)
+        await self._seat.wake_owners(root_id)
 
     async def look(self) -> None:
         """Check the store once, as the watchdog does every *sweep* seconds."""
@@ -457,7 +458,7 @@ class Runtime(Answering):
         run_id: str,
         *,
         resume: bool,
-        claimed: tuple[Claim, StoredJournal] | None = None,
+        claimed: Claimed | None = None,
     ) -> LiveRun:
         resources = self._resources.shared or await self._resources.of(chat, config)
         if isinstance(config, ToolRun):

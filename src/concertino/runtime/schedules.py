@@ -6,6 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
+from functools import partial
 from time import monotonic
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ from ..storage.base import Store
 from ..storage.schedule_types import Schedule
 from .checks import check_text
 from .conversation import Conversation
+from .starts import Starts
 from .times import Cron, time_after, times_to_start
 from .turn_input import check_input, decode_input, encode_input, in_conversation
 from .watchdog import BACK_OFF, LONGEST
@@ -49,8 +51,9 @@ class Schedules:
     or are killed meanwhile. Every method may raise `StorageError`.
     """
 
-    def __init__(self, runs: _Runs, agents: Callable[[], Collection[str]]) -> None:
+    def __init__(self, runs: _Runs, agents: Callable[[], Collection[str]], starts: Starts) -> None:
         self._runs = runs
+        self._starts = starts
         self._agents = agents
         self._failures: dict[str, tuple[int, float]] = {}
         """By schedule: how often it could not start here, and when it is tried again."""
@@ -118,23 +121,24 @@ class Schedules:
     async def look(self) -> None:
         """Send the messages that are due, if this process has their agents."""
         now, due = await self._runs.store.due_schedules(OPERATOR, agents=self._agents())
-        for schedule in due:
-            tries, again = self._failures.get(schedule.id, (0, 0.0))
-            if monotonic() < again:
-                continue
-            try:
-                await self._send(schedule, now)
-                self._failures.pop(schedule.id, None)
-            except (DamagedDataError, UnknownConversationError) as error:
-                log.warning("schedule %s is paused: %s", schedule.id, error)
-                await self.pause(_owner(schedule), schedule.id)
-            except StorageError:
-                raise  # the watchdog reports it, and looks again
-            except Exception as error:  # noqa: BLE001 - one schedule must not keep the watchdog from the others
-                reason = str(error) if isinstance(error, ConcertinoError) else type(error).__name__
-                seconds = min(BACK_OFF * 2.0 ** min(tries, 32), LONGEST)
-                self._failures[schedule.id] = tries + 1, monotonic() + seconds
-                log.warning("schedule %s could not start, and is tried again in %g s: %s", schedule.id, seconds, reason)
+        ready = [each for each in due if monotonic() >= self._failures.get(each.id, (0, 0.0))[1]]
+        await self._starts.begin({each.id: partial(self._start, each, now) for each in ready})
+
+    async def _start(self, schedule: Schedule, now: float) -> None:
+        try:
+            await self._send(schedule, now)
+            self._failures.pop(schedule.id, None)
+        except (DamagedDataError, UnknownConversationError) as error:
+            log.warning("schedule %s is paused: %s", schedule.id, error)
+            await self.pause(_owner(schedule), schedule.id)
+        except StorageError:
+            raise  # the watchdog reports it, and looks again
+        except Exception as error:  # noqa: BLE001 - one schedule must not keep the watchdog from the others
+            reason = str(error) if isinstance(error, ConcertinoError) else type(error).__name__
+            tries, _ = self._failures.get(schedule.id, (0, 0.0))
+            seconds = min(BACK_OFF * 2.0 ** min(tries, 32), LONGEST)
+            self._failures[schedule.id] = tries + 1, monotonic() + seconds
+            log.warning("schedule %s could not start, and is tried again in %g s: %s", schedule.id, seconds, reason)
 
     async def _send(self, schedule: Schedule, now: float) -> None:
         """Send the messages of the times that are due, then set the next time."""

@@ -8,6 +8,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from operator import eq
 from typing import Any, Protocol, TypeVar
 
@@ -52,7 +53,8 @@ MAY_CHANGE = (ResourcesError, MissingKeyError, MissingExtraError)
 _DAMAGED = "[damaged]"
 """Stands for a message that cannot be read: a model's API refuses an empty one in the history."""
 CLAIM = 5.0
-"""Seconds in which a claimed turn is to start. After them, any process may start it: the other one may have died."""
+"""Most seconds in which a claimed turn is to start; no more than a lease. After them, any process may start it: the
+other one may have died."""
 HELD = 64
 """Most conversations whose history a process keeps."""
 
@@ -79,8 +81,9 @@ class _Held:
 class TurnStarter:
     """Starts turns. The store decides which turn is next; this process keeps what the next one would load."""
 
-    def __init__(self, store: Store, runs: _Runs, events: EventLog, seat: Seat) -> None:
+    def __init__(self, store: Store, runs: _Runs, events: EventLog, seat: Seat, lease: float) -> None:
         self._store = store
+        self._seconds = min(CLAIM, lease)
         self._runs = runs
         self.events = events
         self.seat = seat
@@ -91,7 +94,7 @@ class TurnStarter:
         """By run: a turn that began in this process, until its history is kept."""
         self._looking: set[asyncio.Task[bool]] = set()
         self._claiming = asyncio.Lock()
-        """Held while turns are claimed and not yet in progress: then the next look knows how many more there may be."""
+        """Held while turns are claimed and not yet starting: then the next look knows how many more there may be."""
 
     async def start(
         self, scope: Scope, conversation_id: str, agent: str, chat: Chat, turn: QueuedTurn, *, queued: bool = False
@@ -182,8 +185,13 @@ class TurnStarter:
         again = True
         async with self._claiming:
             while again and (limit := self.seat.capacity(BATCH)):  # after a refusal, the next turn is due
-                due = await self._store.claim_turns(OPERATOR, CLAIM, limit=limit, agents=self.seat.agents())
-                again = any([await self._start_due(each) for each in due])
+                agents, consumer = self.seat.agents(), self.seat.consumer()
+                due = await self._store.claim_turns(
+                    OPERATOR, self._seconds, limit=limit, agents=agents, consumer=consumer
+                )
+                again = any(
+                    await self.seat.starts.begin({each.turn.run_id: partial(self._start_due, each) for each in due})
+                )
         return bool(due)
 
     async def left_queue(self, run_id: str) -> bool:
@@ -204,6 +212,7 @@ class TurnStarter:
         """Start the turns that are claimed, then stop following turns."""
         while self._looking:  # an end that is followed begins another look
             await asyncio.wait(self._looking)
+        await self.seat.starts.close()
         following = [task for _, task in self._following.values()]
         for task in following:
             task.cancel()

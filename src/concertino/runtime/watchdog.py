@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
 from ..errors import ConcertinoError, ConfigurationError, DamagedDataError, RunStateError, StorageError
@@ -14,7 +15,7 @@ from ..orchestrator.lifecycle.seal import seal
 from ..scope import OPERATOR, AnyScope
 from ..storage.base import Store
 from ..storage.process import process_owner
-from ..storage.types import Claim, StoredRun
+from ..storage.types import Claim, Due, StoredRun
 from .fleet import Seat
 from .live_run import LiveRun
 
@@ -41,7 +42,7 @@ class _Runs(Protocol):
 
     async def resume(self, scope: AnyScope, run_id: str) -> LiveRun: ...
 
-    async def _resume_claimed(self, claim: Claim) -> LiveRun: ...
+    async def _resume_claimed(self, claim: Claim, since: float) -> LiveRun: ...
 
     def knows(self, agent: str) -> bool: ...
 
@@ -81,7 +82,7 @@ class Watchdog:
         self._back_off = back_off
         self._suspect = ""
         self.claiming = asyncio.Lock()
-        """Held while trees are claimed and not yet in progress."""
+        """Held while trees are claimed."""
         self._stopped = asyncio.Event()
         self._woken = asyncio.Event()
         self._failures: dict[str, int] = {}
@@ -94,15 +95,25 @@ class Watchdog:
         return asyncio.create_task(self._run(), name="concertino watchdog")
 
     async def _run(self) -> None:
+        woken = False
         while not self._stopped.is_set():
             try:
-                await self.look()
+                await self._look_and_stop(woken=woken)
                 await self._store.sweep(OPERATOR)
             except ConcertinoError as error:
                 log.warning("the watchdog failed: %s: %s", type(error).__name__, error)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), self._sweep)
+            woken = self._woken.is_set()
             self._woken.clear()
+
+    async def _look_and_stop(self, *, woken: bool) -> None:
+        """Look, and stop runs meanwhile: much work may be due, or a start may be slow."""
+        looking = asyncio.create_task(self.look(woken=woken), name="concertino look")
+        while not (await asyncio.wait([looking], timeout=self._sweep))[0]:
+            with suppress(ConcertinoError):  # the look has the same problem, and reports it
+                self._request_stops(await self._store.due(OPERATOR, 0, ()))
+        looking.result()
 
     def stop(self) -> None:
         """End the task. A run or turn that it is starting is not interrupted: its start would be cancelled for good."""
@@ -113,46 +124,70 @@ class Watchdog:
         """Let the task look at once."""
         self._woken.set()
 
-    async def look(self, *, only_trees: bool = False) -> None:
-        """Resume, stop or postpone the trees that are due; unless *only_trees*, start what is scheduled or queued."""
-        await self._seat.renew()
-        owner = process_owner()
+    async def look(self, *, only_trees: bool = False, woken: bool = False) -> None:
+        """Resume, stop or postpone the trees that are due; unless *only_trees*, start what is scheduled or queued.
+
+        If *woken*, a tree is probably due, and the first batch is claimed before anything else is read.
+        """
+        now, owner = asyncio.get_running_loop().time, process_owner()
+        trees = woken and await self._resume_due(owner)
+        others: Sequence[Callable[[], Awaitable[object]]] = () if only_trees else self._starters
+        again = now()
+        while True:
+            await self._seat.renew()  # a backlog of quick runs may last longer than the leases of targets
+            if now() >= again and not self._stopped.is_set():  # nor do stops and doubtful trees wait for all of it
+                trees = await self._look_closer(owner) or trees
+                again = now() + self._sweep
+            if not (trees or others):
+                return
+            trees = trees and await self._resume_due(owner)  # a batch of each in turn
+            others = [start for start in others if await start()]
+
+    async def _look_closer(self, owner: str) -> bool:
+        """Take doubtful trees one by one, and stop runs. Return whether other trees are due."""
         due = await self._store.due(OPERATOR, agents=self._seat.agents(), owner=owner)
+        self._request_stops(due)
+        for root_id in due.doubtful:
+            if self._stopped.is_set():
+                return False
+            live = self._runs.live(OPERATOR, root_id)
+            if (live is None or live.done) and root_id not in self._seat.starts and self._seat.capacity(1):
+                await self._take(root_id)
+        return len(due.ready) + len(due.orphaned) > len(due.doubtful)
+
+    def _request_stops(self, due: Due) -> None:
         for root_id in due.stopping:
             live = self._runs.live(OPERATOR, root_id)
             if live is not None and not live.done:
                 live.request_stop()
-        for root_id in due.doubtful:
-            if self._stopped.is_set():
-                return
-            live = self._runs.live(OPERATOR, root_id)
-            if (live is None or live.done) and self._seat.capacity(1):
-                await self._take(root_id)
-        trees = len(due.ready) + len(due.orphaned) > len(due.doubtful)
-        others: Sequence[Callable[[], Awaitable[object]]] = () if only_trees else self._starters
-        while trees or others:  # a batch of each in turn
-            trees = trees and await self._resume_due(owner)
-            others = [start for start in others if await start()]
-            await self._seat.renew()  # a backlog of quick runs may last longer than the leases of targets
 
     async def _resume_due(self, owner: str) -> bool:
         """Claim a batch of trees, and resume them. Return whether others may be due; not after a failure."""
         async with self.claiming:
             if (limit := self._seat.capacity(BATCH)) <= 0:
                 return False
-            claims = await self._store.claim_due(OPERATOR, owner, self._lease, limit=limit, agents=self._seat.agents())
-            if len(claims) == 1:  # most often: no task of its own
-                began = [await self._begin(claims[0])]
-            else:
-                began = await asyncio.gather(*map(self._begin, claims))
+            since = asyncio.get_running_loop().time()
+            agents, consumer = self._seat.agents(), self._seat.consumer()
+            claims = await self._store.claim_due(
+                OPERATOR, owner, self._lease, limit=limit, agents=agents, consumer=consumer
+            )
+            began = await self._seat.starts.begin(
+                {claim.root_id: partial(self._begin, claim, since) for claim in claims}
+            )
             return len(claims) == limit and all(began)
 
-    async def _begin(self, claim: Claim) -> bool:
+    async def settled(self, root_id: str) -> None:
+        """Wait until no look that is in progress may resume a tree."""
+        async with self.claiming:
+            pass
+        await self._seat.starts.ended(root_id)
+
+    async def _begin(self, claim: Claim, since: float) -> bool:
         """Resume a claimed tree, and return whether that succeeded; release it if the watchdog was stopped."""
         if self._stopped.is_set():
             await self._store.release(claim)
             return False
-        return await self._guarded(claim.root_id, self._runs._resume_claimed(claim))
+        return await self._guarded(claim.root_id, self._runs._resume_claimed(claim, since))
 
     async def _take(self, root_id: str) -> None:
         """Stop, postpone or resume a doubtful tree."""

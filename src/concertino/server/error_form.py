@@ -9,11 +9,11 @@ from http import HTTPStatus
 from typing import Any
 
 from pydantic import BaseModel
-from starlette._utils import get_route_path
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import Scope as Connection
 
 from ..errors import (
     ConcertinoError,
@@ -118,12 +118,18 @@ class ErrorForms:
 
     def response(self, request: Request, error: Exception) -> Response:
         """Return the answer to a request that failed with *error*."""
-        path = get_route_path(request.scope)
+        path = path_below_mount(request.scope)
         for prefix, form in self._forms.items():
             # Routes below the empty path leave `/api` to the API.
             if path == prefix or (path.startswith(f"{prefix}/") and (prefix or not path.startswith("/api/"))):
                 return error_response(request, error, form)
         return error_response(request, error)
+
+
+def path_below_mount(connection: Connection) -> str:
+    """Return the path of a request without the path at which the application is mounted, which proxies may remove."""
+    path, mount = str(connection["path"]), str(connection.get("root_path", "")).rstrip("/")
+    return path[len(mount) :] if path == mount or path.startswith(f"{mount}/") else path
 
 
 def error_response(request: Request, error: Exception, form: OwnForm | None = None) -> Response:

@@ -9,7 +9,6 @@ import ipaddress
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from urllib.parse import urlsplit
 
-from starlette._utils import get_route_path
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
 from ..scope import Scope
-from .error_form import ErrorForms
+from .error_form import ErrorForms, path_below_mount
 from .request_limits import RequestRates
 
 Authenticate = Callable[[Request], Awaitable[Scope | None] | Scope | None]
@@ -158,7 +157,7 @@ class BodyLimit:
 
     async def __call__(self, connection: Connection, receive: Receive, send: Send) -> None:
         """Answer a request. Raises `HTTPException`."""
-        most, received, complete = self._by_path.get(get_route_path(connection), self._most_bytes), 0, False
+        most, received, complete = self._by_path.get(path_below_mount(connection), self._most_bytes), 0, False
         end = asyncio.get_running_loop().time() + self._seconds
 
         async def receive_within() -> Message:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..quotas import QuotaDemand, QuotaGrant
 from .base import ApprovalRules, Memories, Store
+from .call_store import Consumer
 from .codec import decode_message, encode_message
 from .process import process_owner
 from .types import (
@@ -83,6 +84,7 @@ __all__ = [
     "ClaimedCall",
     "Command",
     "CommandKind",
+    "Consumer",
     "Due",
     "DueTurn",
     "Entry",

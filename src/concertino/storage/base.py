@@ -16,7 +16,7 @@ from ..quotas import QuotaStore
 from ..scope import AnyScope, Operator, Scope, TenantScope
 from ..usage import UsageRecord
 from ..waits import Resolution, Wait
-from .call_store import CallStore
+from .call_store import CallStore, Consumer
 from .types import (
     Account,
     ApprovalRule,
@@ -281,17 +281,6 @@ class Recovery(Protocol):
         """
         ...
 
-    async def claim_due(
-        self, scope: Operator, owner: str, seconds: float, *, limit: int = 50, agents: Collection[str] | None = None
-    ) -> Sequence[Claim]:
-        """Expire overdue waits, and claim up to *limit* trees that are due, as `claim` does; the longest due first.
-
-        Only trees of *agents* are claimed, if given. A tree that another process is claiming is left out. Doubtful
-        trees are left to `due`: trees to stop, trees that were resumed without progress, and the trees of the owner's
-        own process. The cost depends on *limit*, not on the number or the age of runs.
-        """
-        ...
-
     async def postpone(self, scope: AnyScope, root_id: str, *, reason: str, seconds: float | None) -> None:
         """Keep a tree from being due for *seconds*, or make it a dead letter with None.
 
@@ -400,12 +389,19 @@ class Conversations(Protocol):
         ...
 
     async def claim_turns(
-        self, scope: Operator, seconds: float, *, limit: int = 50, agents: Collection[str] | None = None
+        self,
+        scope: Operator,
+        seconds: float,
+        *,
+        limit: int = 50,
+        agents: Collection[str] | None = None,
+        consumer: Consumer | None = None,
     ) -> Sequence[DueTurn]:
         """Close the turns whose runs have ended, so that a search finds them; claim queued turns until none is left.
 
         The first in the queue of an idle conversation is due, again *seconds* after a claim; only those of *agents* if
-        given. Tenants take turns. What another process is claiming is left out. Queues are not read.
+        given. Tenants take turns. What another process is claiming is left out. Nothing is claimed if *consumer* has
+        lost a target. Queues are not read.
         """
         ...
 

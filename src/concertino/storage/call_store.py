@@ -5,20 +5,55 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from ..records import record
 from ..scope import Operator
-from .types import ClaimedCall
+from .types import Claim, ClaimedCall
+
+
+@record(kw_only=True)
+class Consumer:
+    """A process that is the only consumer of targets."""
+
+    owner: str
+    targets: Sequence[str]
 
 
 class CallStore(Protocol):
-    """Calls that the processes of a target answer, and targets with a single consumer."""
+    """Due trees, calls that the processes of a target answer, and targets with a single consumer."""
+
+    async def claim_due(
+        self,
+        scope: Operator,
+        owner: str,
+        seconds: float,
+        *,
+        limit: int = 50,
+        agents: Collection[str] | None = None,
+        consumer: Consumer | None = None,
+    ) -> Sequence[Claim]:
+        """Expire overdue waits, and claim up to *limit* trees that are due, as `claim` does; the longest due first.
+
+        Only trees of *agents* are claimed, if given. A tree that another process is claiming is left out, not waited
+        for. Doubtful trees are left to `due`: trees to stop, trees that were resumed without progress, and the trees
+        of the owner's own process. Nothing is claimed if *consumer* has lost a target. The cost depends on *limit*, and
+        not on the number or the age of runs.
+        """
+        ...
 
     async def claim_calls(
-        self, scope: Operator, seconds: float, *, limit: int = 50, targets: Collection[str] | None = None
+        self,
+        scope: Operator,
+        seconds: float,
+        *,
+        limit: int = 50,
+        targets: Collection[str] | None = None,
+        consumer: Consumer | None = None,
     ) -> Sequence[ClaimedCall]:
         """Claim up to *limit* calls that wait for the processes of *targets*; the longest due first. None: of all.
 
         Each is due again after *seconds*, unless it has an answer by then, or a run that works for it (`begin` with a
         root that has a `parent_id`). A call that another process is taking is left out.
+        Nothing is claimed if *consumer* has lost a target: its process may have been frozen since it looked.
         """
         ...
 

@@ -12,6 +12,7 @@ from typing import Any
 from ..providers.base import Model, ModelEvent, ModelRequest, Reply
 from ..scope import AnyScope, Operator, Scope
 from ..storage.base import Store
+from ..storage.call_store import Consumer
 from ..storage.conversation_types import DueTurn, QueuedTurn, QueueWhen
 from ..storage.types import Claim, ClaimedCall, CommandKind, Due, Entry, Head, RunStart
 from ..tools.base import Done, NotDone, Tool, ToolContext
@@ -115,29 +116,48 @@ class FaultyStore:
         return due
 
     async def claim_due(
-        self, scope: Operator, owner: str, seconds: float, *, limit: int = 50, agents: Collection[str] | None = None
+        self,
+        scope: Operator,
+        owner: str,
+        seconds: float,
+        *,
+        limit: int = 50,
+        agents: Collection[str] | None = None,
+        consumer: Consumer | None = None,
     ) -> Sequence[Claim]:
         """Pass the points `claim_due:before` and `claim_due:after`."""
         await self._points("claim_due:before")
-        claims = await self.store.claim_due(scope, owner, seconds, limit=limit, agents=agents)
+        claims = await self.store.claim_due(scope, owner, seconds, limit=limit, agents=agents, consumer=consumer)
         await self._points("claim_due:after")
         return claims
 
     async def claim_turns(
-        self, scope: Operator, seconds: float, *, limit: int = 50, agents: Collection[str] | None = None
+        self,
+        scope: Operator,
+        seconds: float,
+        *,
+        limit: int = 50,
+        agents: Collection[str] | None = None,
+        consumer: Consumer | None = None,
     ) -> Sequence[DueTurn]:
         """See the port; adds points."""
         await self._points("claim_turns:before")
-        turns = await self.store.claim_turns(scope, seconds, limit=limit, agents=agents)
+        turns = await self.store.claim_turns(scope, seconds, limit=limit, agents=agents, consumer=consumer)
         await self._points("claim_turns:after")
         return turns
 
     async def claim_calls(
-        self, scope: Operator, seconds: float, *, limit: int = 50, targets: Collection[str] | None = None
+        self,
+        scope: Operator,
+        seconds: float,
+        *,
+        limit: int = 50,
+        targets: Collection[str] | None = None,
+        consumer: Consumer | None = None,
     ) -> Sequence[ClaimedCall]:
         """See the port; adds points."""
         await self._points("claim_calls:before")
-        calls = await self.store.claim_calls(scope, seconds, limit=limit, targets=targets)
+        calls = await self.store.claim_calls(scope, seconds, limit=limit, targets=targets, consumer=consumer)
         await self._points("claim_calls:after")
         return calls
 

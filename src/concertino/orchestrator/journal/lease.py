@@ -11,7 +11,7 @@ from typing import Any, Literal
 from ...errors import StaleClaimError, StorageError
 from ...events import StoppedWork, StopReceipt
 from ...storage.base import Store
-from ...storage.types import Claim
+from ...storage.types import Claim, StoredJournal
 from ...usage import UsageRecord
 from .data_policy import DataPolicy
 
@@ -24,6 +24,9 @@ STOP_DEADLINE = 5.0
 """Seconds that cancelled work has to end, unless the caller of `stop` chooses others. Work that is still running then
 is abandoned."""
 _SETTLE = 1.0
+
+Claimed = tuple[Claim, float, StoredJournal]
+"""A claim on a tree to resume, when it was requested by the loop's clock, and the root's journal as read since then."""
 
 
 def _nothing() -> None:

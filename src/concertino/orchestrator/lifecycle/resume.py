@@ -20,7 +20,9 @@ from ...token_engine.edits import decode_edits
 from ...token_engine.token_engine import TokenEngine
 from ..chat import Attachment, Chat
 from ..journal.entries import Resumed, unpack_context
+from ..journal.lease import Claimed
 from ..journal.replay import Replay, load_replay
+from ..journal.snapshot import Booked
 from ..meter import Meter
 from ..model_call.request import offer_recall
 from ..resources import limits_from
@@ -32,10 +34,11 @@ from .result import replayed_result
 from .seal import lost_usage
 from .unread import Unread
 
+_FRESH = 0.1
+"""Share of a lease after which a claim is renewed before its tree is resumed."""
 
-async def resume(
-    run: RunSession, parent: Parent | None, claimed: tuple[Claim, StoredJournal] | None, *, here: bool = False
-) -> Replay:
+
+async def resume(run: RunSession, parent: Parent | None, claimed: Claimed | None, *, here: bool = False) -> Replay:
     """Claim the run and restore the state that its journal records. Attempts that were in flight are booked as lost.
 
     A tree that is *claimed* already is not claimed again, nor its journal read again. *here* is true for a sub-agent
@@ -47,13 +50,12 @@ async def resume(
     store = tree.store
     if store is None:
         raise ConfigurationError("a run is resumed from a store: give Resources(store=...)")
-    since = asyncio.get_running_loop().time()
-    made, journal = claimed or (None, None)
-    claim = await _claimed(store, run.scope, run.id, tree.lease, made) if parent is None else None
-    if claim is not None:
+    claim = None
+    if parent is None:
+        claim, since = await _claimed(store, run.scope, run.id, tree.lease, claimed)
         tree.start_lease(claim, since)
     try:
-        found = await _replayed(store, run.scope, run.id, journal)
+        found = await _replayed(store, run.scope, run.id, claimed and claimed[2])
         run.set_chat(chat_of(found, run.chat))
         run.journal.packed_context = found.started.context
         run.journal.conversation_id = run.chat.conversation_id
@@ -71,7 +73,7 @@ async def resume(
             run.meter.open_runs = 1
             run.meter.restore_usage(tree.ledger.records(run.path, 0))
             if found.snapshot is not None:
-                run.meter.restore_sums(found.snapshot.booked)
+                run.meter.restore_sums(await _booked(run, found, store))
             # The attempts in flight of the whole tree: a sub-agent that is resumed later books its own only then.
             lost = [each for each in operations if each.kind == "model_call"]
             run.meter.restore_usage([lost_usage(operation, run.path)[0] for operation in lost])
@@ -87,14 +89,35 @@ async def resume(
     return found
 
 
-async def _claimed(store: Store, scope: Scope, run_id: str, lease: float, claimed: Claim | None) -> Claim:
-    """Claim a tree. If the caller is cancelled meanwhile, release the claim, which would otherwise last for a lease."""
+async def _booked(run: RunSession, found: Replay, store: Store) -> Booked:
+    """Return what the run had booked before the entry of its snapshot.
+
+    If tokens or money are limited, the ledger tells: since then, `settle_usage` may have corrected it.
+    """
+    if run.meter.sums:
+        every = await store.usage(run.scope, run.id)
+        read = {each.id for each in run.tree.ledger.records(run.path, 0)}
+        found.sources.booked = Booked().plus(each for each in every if each.id not in read)
+    return found.sources.booked
+
+
+async def _claimed(
+    store: Store, scope: Scope, run_id: str, lease: float, claimed: Claimed | None
+) -> tuple[Claim, float]:
+    """Claim a tree, and return the claim with the time of its request.
+
+    If the caller is cancelled meanwhile, the claim is released, which would otherwise last for a lease.
+    """
+    now = asyncio.get_running_loop().time()
     if claimed is not None:
-        await store.renew(claimed, lease)  # it may have waited in a batch
-        return claimed
+        claim, since, _ = claimed
+        if now - since <= lease * _FRESH:
+            return claim, since
+        await store.renew(claim, lease)  # it has waited in a batch
+        return claim, now
     claiming = asyncio.ensure_future(store.claim(scope, run_id, process_owner(), lease))
     try:
-        return await asyncio.shield(claiming)
+        return await asyncio.shield(claiming), now
     except asyncio.CancelledError:
         with suppress(ConcertinoError):
             await store.release(await claiming)

@@ -20,7 +20,7 @@ import psycopg
 from ...errors import StorageError
 from ..sql.jobs import Job, Outcome, deliver
 from ..sql.session import Write
-from .errors import READ_ONLY, explain, is_conflict, may_pass
+from .errors import OLD_PLAN, READ_ONLY, explain, is_conflict, may_pass
 from .session import Connect, LostError, PostgresSession
 from .single_trip import UNUSUAL, call_of
 
@@ -132,7 +132,7 @@ class PooledConnection:
             for job in jobs:
                 job.outcome = self._outcome(session, job.work)
             deliver(jobs)
-            del jobs
+            del jobs, job  # they may be large
             self._put_back(strand)
         session.close()
         with self._lock:
@@ -176,8 +176,8 @@ class PooledConnection:
                 refused = error.sqlstate == READ_ONLY
                 if not (conflict or may_pass(error)) or time.monotonic() > deadline or (refused and self._read_only):
                     return None, self._explained(error)
-                if refused:
-                    session.close()  # the server is a standby now: look for the primary
+                if refused or error.sqlstate == OLD_PLAN:
+                    session.close()  # the server is a standby now, so look for the primary; or prepare anew
             except (UnicodeError, OverflowError) as error:
                 return None, self._explained(error)
             except BaseException as error:  # noqa: BLE001 - the caller raises it

@@ -7,6 +7,8 @@ import psycopg
 from ...errors import DatabaseVersionError, StorageError
 
 READ_ONLY = "25006"
+OLD_PLAN = "0A000"
+"""A statement was prepared before a migration changed the columns of its result."""
 
 _MESSAGES = {
     "08": "cannot be reached: check that the server runs, and the host and port of the URL",
@@ -27,7 +29,7 @@ _MESSAGES = {
 }
 """By SQLSTATE or its beginning."""
 _UNREACHABLE = "08"
-_MAY_PASS = ("08", READ_ONLY, "40", "53300", "55P03", "57P")
+_MAY_PASS = ("08", OLD_PLAN, READ_ONLY, "40", "53300", "55P03", "57P")
 """Errors after which the same work may succeed, on a new connection if the old one is closed."""
 _REFUSALS = {
     "authentication failed": "28P01",

@@ -36,7 +36,7 @@ def migrate(connection: psycopg.Connection[Any], schema: str, name: str) -> None
     """
     if _version(connection, schema) == len(migrations()):
         return
-    connection.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", (_LOCK, schema))
+    connection.execute("SELECT pg_advisory_lock(%s::int, hashtext(%s))", (_LOCK, schema))
     version = None
     try:
         version = _version(connection, schema)
@@ -53,7 +53,7 @@ def migrate(connection: psycopg.Connection[Any], schema: str, name: str) -> None
             raise
         raise outdated(name, version, len(migrations())) from error
     finally:
-        connection.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", (_LOCK, schema))
+        connection.execute("SELECT pg_advisory_unlock(%s::int, hashtext(%s))", (_LOCK, schema))
 
 
 def _apply(connection: psycopg.Connection[Any], schema: str, number: int, text: str) -> None:

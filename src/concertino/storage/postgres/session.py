@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import psycopg
-from psycopg import ClientCursor, RawCursor, pq
+from psycopg import RawCursor, pq
 
 from ...errors import StorageError
 from ...scope import OPERATOR, AnyScope
@@ -36,7 +37,7 @@ _NUMBERED = (
     *("add_conversation", "add_turn", "add_memory", "add_schedule"),
 )
 """Statements whose callers need the number of the new row."""
-_PARAMETER = re.compile(r"(?<![:\w]):(\w+)|\?|%")
+_PARAMETER = re.compile(r"(?<![:\w]):(\w+)|\?")
 _FOR_UPDATE = re.compile(r"/\*for update of (\w+)\*/")
 """Marks rows that several processes want to change: each takes the free ones."""
 _CLOCK = "extract(epoch FROM clock_timestamp())::float8"
@@ -47,21 +48,29 @@ def queries() -> dict[str, str]:
     """Return the named statements."""
     found = shared_queries() | read_statements(Path(__file__).parent / "queries")
     found = {name: _FOR_UPDATE.sub(r"FOR UPDATE OF \1 SKIP LOCKED", text) for name, text in found.items()}
+    found["held_targets"] = found["held_targets"].replace("/*for share*/", "FOR SHARE")
     return found | {name: f"{found[name].rstrip(';')}\nRETURNING number" for name in _NUMBERED}
 
 
 @lru_cache(1024)
-def translated(sql: str) -> str:
-    """Return *sql* with its parameters in the form of psycopg."""
+def numbered(sql: str) -> tuple[str, tuple[str, ...]]:
+    """Return *sql* with the numbered parameters of the server, and the names of the named ones."""
     # SQLite keeps the order of a CROSS JOIN, which may have a condition there.
     sql = sql.replace("CROSS JOIN", "JOIN")
-    return _PARAMETER.sub(lambda found: f"%({found[1]})s" if found[1] else "%%" if found[0] == "%" else "%s", sql)
+    names: dict[str, int] = {}
+    positions = count(1)
+
+    def number(found: re.Match[str]) -> str:
+        return f"${names.setdefault(found[1], len(names) + 1) if found[1] else next(positions)}"
+
+    return _PARAMETER.sub(number, sql), tuple(names)
 
 
 class Row(tuple[Any, ...]):
     """A row whose values have names."""
 
-    names: dict[str, int]
+    __slots__ = ()
+    names: ClassVar[dict[str, int]]
 
     def __getitem__(self, key: Any) -> Any:
         return super().__getitem__(self.names[key] if isinstance(key, str) else key)
@@ -69,18 +78,18 @@ class Row(tuple[Any, ...]):
 
 def named_rows(cursor: psycopg.Cursor[Any]) -> Callable[[Sequence[Any]], Row]:
     """Return the function that makes a row of *cursor*."""
-    columns = cursor.description or ()
-    names = {column.name: number for number, column in reversed(list(enumerate(columns)))}
-
-    def make(values: Sequence[Any]) -> Row:
-        row = Row(values)
-        row.names = names
-        return row
-
-    return make
+    result = cursor.pgresult
+    assert result is not None
+    return _rows_of(tuple(map(result.fname, range(result.nfields))))
 
 
-class StatementCursor(ClientCursor[Any]):
+@lru_cache(1024)
+def _rows_of(columns: tuple[bytes, ...]) -> Callable[[Sequence[Any]], Row]:
+    names = {name.decode(): number for number, name in reversed([*enumerate(columns)])}
+    return type("NamedRow", (Row,), {"names": names, "__slots__": ()})
+
+
+class StatementCursor(RawCursor[Any]):
     """A statement's result."""
 
     @property
@@ -124,8 +133,6 @@ class PostgresSession:
         """The cursor of the calls: making one for each would cost as much as a third of a call."""
         self._now: float | None = None
         """The time at which the transaction began."""
-        self._first = ""
-        """What begins the transaction, sent with its first statement."""
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
@@ -136,12 +143,10 @@ class PostgresSession:
 
     def execute(self, sql: str, parameters: Any = (), /) -> Cursor:
         """Run one statement."""
-        cursor = StatementCursor(self.connection, row_factory=named_rows)
-        begin, self._first = self._first, ""
-        cursor.execute(begin + translated(sql), parameters)
-        if begin:
-            cursor.nextset()
-        return cursor
+        sql, names = numbered(sql)
+        if not isinstance(parameters, tuple):
+            parameters = [parameters[name] for name in names]
+        return StatementCursor(self.connection, row_factory=named_rows).execute(sql, parameters)
 
     def call(self, call: Call) -> Any:
         """Return the result of a function, called in a transaction of its own; None if it has done nothing."""
@@ -161,7 +166,7 @@ class PostgresSession:
 
         If the answer to the commit is lost, the server is asked for the outcome.
         """
-        cursor = self._begin(f"BEGIN; SELECT {_CLOCK}, pg_current_xact_id()::text")
+        cursor = self.connection.execute(f"BEGIN; SELECT {_CLOCK}, pg_current_xact_id()::text")
         cursor.nextset()
         ((self._now, transaction),) = cursor.fetchall()
         with self._rolled_back():
@@ -174,12 +179,10 @@ class PostgresSession:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Begin a transaction for a `with` block that reads everything inside at one moment."""
-        self._first = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
+        self.connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         with self._rolled_back():
             yield
-        unread, self._first = self._first, ""
-        if not unread:  # else nothing was read, and no transaction has begun
-            self.connection.execute("COMMIT")
+        self.connection.execute("COMMIT")
 
     def lock(self, name: str, bound: Mapping[str, object], scope: AnyScope = OPERATOR) -> None:
         """Wait until no other transaction writes what the statement *name* selects for *scope*."""
@@ -214,7 +217,7 @@ class PostgresSession:
 
     def reset(self) -> None:
         """End a transaction that an error has left open."""
-        self._now, self._first = None, ""
+        self._now = None
         if self._connection is not None and not self._is_idle():
             with suppress(psycopg.Error):
                 self._connection.execute("ROLLBACK")
@@ -230,9 +233,6 @@ class PostgresSession:
 
     def _is_idle(self) -> bool:
         return self._connection is not None and self._connection.pgconn.transaction_status == pq.TransactionStatus.IDLE
-
-    def _begin(self, sql: str) -> psycopg.Cursor[Any]:
-        return self.connection.execute(sql)
 
     @contextmanager
     def _rolled_back(self) -> Iterator[None]:

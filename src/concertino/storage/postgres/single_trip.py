@@ -17,7 +17,7 @@ from ...scope import Scope
 from ..process import process_of
 from ..sql.budgets import to_nano
 from ..sql.claims import ClaimingDue
-from ..sql.events import AddingEvents, sealed_events
+from ..sql.events import AddingEvents, in_json, sealed_events, withholds
 from ..sql.journal import ORPHANED, Appending, Beginning
 from ..sql.rows import EntryRows, claim_accounts, hash_key, scope_key, storable_row
 from ..sql.sealing import sealed_end, sealed_rows
@@ -92,7 +92,7 @@ def _begin(write: Beginning, sealer: Sealer | None) -> Call | None:
 
 def _events(write: AddingEvents, sealer: Sealer | None) -> Call | None:
     batch = write.batch
-    if batch.withheld or any(row.contents for row in batch.rows) or (sealer is not None and batch.replaced):
+    if any(row.contents for row in batch.rows) or (sealer is not None and batch.replaced) or withholds(batch):
         return None
     bodies = write.bodies if sealer is None else sealed_events(write, sealer.seal)
     rows = zip(batch.rows, bodies, strict=True)
@@ -109,14 +109,24 @@ def _events(write: AddingEvents, sealer: Sealer | None) -> Call | None:
         "rows": [(row.run_id, row.entry, row.source, body) for row, body in rows],
         "token": _token(),
     }
-    return Call("SELECT add_events($1::jsonb)", (_wire(form),), _nothing)
+    if not batch.withheld:
+        return Call("SELECT add_events($1::jsonb)", (_wire(form),), _nothing)
+    form["withheld"] = [(run_id, in_json(call_id)) for run_id, call_id in batch.withheld]
+    return Call("SELECT add_replacing_events($1::jsonb)", (_wire(form),), _nothing)
 
 
 def _nothing(_found: Any) -> None:
     pass
 
 
-def _claim_due(write: ClaimingDue, _sealer: Sealer | None) -> Call:
+def _claim_due(write: ClaimingDue, _sealer: Sealer | None) -> Call | None:
+    if write.consumer is not None:
+        return None
+
+    def turns(found: list[Any]) -> list[Claim]:
+        write.last = None if found[0] is None else plain_text(found[0])
+        return claims(found[1])
+
     def claims(found: list[list[Any]]) -> list[Claim]:
         return [
             Claim(
@@ -132,6 +142,8 @@ def _claim_due(write: ClaimingDue, _sealer: Sealer | None) -> Call:
         ]
 
     arguments = (write.owner, process_of(write.owner), write.seconds, write.limit, write.agents)
+    if write.in_turn:
+        return Call("SELECT claim_in_turn($1, $2, $3, $4, $5, $6)", (*arguments, write.last), turns)
     return Call("SELECT claim_due($1, $2, $3, $4, $5)", arguments, claims)
 
 

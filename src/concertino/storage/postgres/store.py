@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import psycopg
 
 from ...errors import ConfigurationError
+from ..sql.claims import ClaimingDue
 from ..sql.store import SqlStore
 from .connection import SESSIONS, PooledConnection
 from .errors import explain
@@ -18,7 +19,12 @@ from .settings import conninfo, parsed
 from .texts import adapt_texts
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from ...scope import Operator
+    from ..call_store import Consumer
     from ..keys import KeyStore
+    from ..types import Claim
     from .sealer import Sealer
 
 PATIENCE = 10.0
@@ -30,6 +36,10 @@ class PostgresStore(SqlStore):
 
     adds_apart = True
     """Whether batches of events are stored one by one: then a window gives each alone, and none waits for another."""
+
+    _more_is_due = False
+    _last_tenant: str | None = None
+    """The tenant with which the last claim of trees has ended."""
 
     @classmethod
     async def open(
@@ -69,6 +79,23 @@ class PostgresStore(SqlStore):
         sealer = await asyncio.to_thread(_sealer, connect, keys, name, read_only)
         connect = partial(connect, sealer=sealer)
         return cls(PooledConnection(name, connect, sessions, patience, read_only, sealer))
+
+    async def claim_due(
+        self,
+        scope: Operator,
+        owner: str,
+        seconds: float,
+        *,
+        limit: int = 50,
+        agents: Collection[str] | None = None,
+        consumer: Consumer | None = None,
+    ) -> Sequence[Claim]:
+        """Claim up to *limit* trees that are due. Tenants take turns while more than that is due."""
+        write = ClaimingDue(scope, owner, seconds, limit, agents, consumer)
+        write.in_turn, write.last = self._more_is_due, self._last_tenant
+        claims = await self._connection.write(write)
+        self._more_is_due, self._last_tenant = 0 < limit == len(claims), write.last
+        return claims
 
 
 def _connect(

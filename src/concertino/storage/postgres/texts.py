@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from psycopg.abc import AdaptContext
+from psycopg.types.json import set_json_loads
+from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumperUnknown, TextLoader
+from pydantic_core import from_json
 
 if TYPE_CHECKING:
     from .sealer import Sealer
@@ -64,6 +67,8 @@ def adapt_texts(connection: AdaptContext, sealer: Sealer | None = None) -> None:
     assert connection.adapters is not None
     connection.adapters.register_dumper(str, TextDumper)
     connection.adapters.register_dumper(Wire, StrDumperUnknown)
+    connection.adapters.register_dumper(int, Int8Dumper)  # of one type, or each size would be a statement of its own
+    set_json_loads(from_json, connection)
     reader = TextReader if sealer is None else type("SealerReader", (TextReader,), {"sealer": sealer})
     for name in ("text", "varchar"):
         connection.adapters.register_loader(name, reader)

@@ -12,7 +12,7 @@ from ..codec import storable
 from ..types import Command, CommandKind, Entry
 from .approval_rules import remember_approval
 from .rows import answer_row, to_wait, wait_row
-from .schedule import expire, reschedule
+from .schedule import expire, is_overdue, reschedule
 from .sealing import run_of, seal
 from .session import Row, Session
 from .statements import most, scoped
@@ -93,19 +93,17 @@ def _position(after: Wait | None) -> dict[str, object]:
 
 def wait(connection: Session, scope: AnyScope, key: str) -> Wait | None:
     """Return the last wait of a call, or its early answer."""
-    for name in ("early_answer", "wait"):
-        sql, bound = scoped(connection, name, scope)
-        row = connection.execute(sql, {**bound, "key": key}).fetchone()
-        if row is not None:
-            return to_wait(row)
-    return None
+    sql, bound = scoped(connection, "wait", scope)
+    row = connection.execute(sql, {**bound, "key": key}).fetchone()
+    return None if row is None else to_wait(row)
 
 
 def resolve(connection: Session, scope: AnyScope, key: str, resolution: Resolution, run_id: str | None) -> Wait:
     """Answer a wait unless it has an answer, and return it with the answer that counts."""
     now = connection.now()
     connection.lock("lock_wait", {"key": key, "run_id": run_id, "now": now})
-    expire(connection, now)  # an answer after the deadline does not count
+    if is_overdue(connection, now):
+        expire(connection, now)  # an answer after the deadline does not count
     operation = _answerable(connection, scope, key, resolution.verdict, run_id)
     if operation is not None:
         if resolution.verdict == "approved" and resolution.remember != "once":

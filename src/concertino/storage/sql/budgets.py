@@ -111,15 +111,13 @@ def set_budget(connection: Session, scope: Scope | TenantScope, budget: Budget |
 
 def accounts(connection: Session, scope: Scope | TenantScope, run_id: str | None) -> tuple[Account, ...]:
     """Return the accounts with a budget that a tree of *scope* draws on."""
+    bound = {"run": None, "user": None, "tenant": None, **dict(account_keys(scope, run_id))}
     found = []
-    for kind, key in account_keys(scope, run_id):
-        row = connection.execute(connection.queries["account_with_slices"], (key,)).fetchone()
-        if row is None or not row["limited"]:
-            continue
+    for row in connection.execute(connection.queries["limited_accounts"], bound).fetchall():
         money = None if row["limit_money"] is None else _from_nano(row["limit_money"])
         found.append(
             Account(
-                kind=kind,
+                kind=row["kind"],
                 budget=Budget(tokens=row["limit_tokens"], money=money),
                 reserved_tokens=row["reserved_tokens"],
                 reserved_money=_from_nano(row["reserved_money"]),

@@ -7,17 +7,23 @@ from collections.abc import Collection
 from ...errors import RunEndedError
 from ...scope import Operator, Scope
 from ...waits import Resolution
+from ..call_store import Consumer
 from ..codec import decode_json
 from ..types import ClaimedCall, RunStart
 from .approvals import answer_operation
 from .rows import scope_key, to_wait
-from .schedule import check_operator, named_agents
+from .schedule import check_operator, is_consumer, named_agents
 from .session import Session
 from .statements import most
 
 
 def claim_calls(
-    connection: Session, scope: Operator, seconds: float, limit: int, targets: Collection[str] | None
+    connection: Session,
+    scope: Operator,
+    seconds: float,
+    limit: int,
+    targets: Collection[str] | None,
+    consumer: Consumer | None,
 ) -> tuple[ClaimedCall, ...]:
     """Take calls of *targets* that are due, for *seconds*: after them, another process may take a call again."""
     check_operator(scope)
@@ -26,6 +32,8 @@ def claim_calls(
         return ()  # the write lock is not needed
     bound = {"now": now, "targets": named_agents(targets), "limit": most(limit)}
     with connection.transaction():
+        if not is_consumer(connection, consumer, now):
+            return ()
         rows = connection.execute(sql["due_calls"], bound).fetchall()
         for row in rows:
             taken = {"scope_key": row["scope_key"], "key": row["key"], "until": now + seconds}

@@ -6,9 +6,10 @@ from collections.abc import Collection
 
 from ...errors import RunClaimedError, RunEndedError, StaleClaimError, StorageError, UnknownRunError
 from ...scope import AnyScope, Operator, Scope
+from ..call_store import Consumer
 from ..process import process_of
 from ..types import Claim, Head
-from .schedule import check_operator, end_overdue, named_agents, reschedule
+from .schedule import check_operator, end_overdue, is_consumer, named_agents, reschedule
 from .session import Row, Session, Write
 from .statements import most, scoped
 
@@ -35,15 +36,30 @@ def claim_tree(connection: Session, scope: AnyScope, run_id: str, owner: str, se
 class ClaimingDue(Write[list[Claim]]):
     """Claims trees that are due."""
 
-    def __init__(self, scope: Operator, owner: str, seconds: float, limit: int, agents: Collection[str] | None) -> None:
+    def __init__(
+        self,
+        scope: Operator,
+        owner: str,
+        seconds: float,
+        limit: int,
+        agents: Collection[str] | None,
+        consumer: Consumer | None = None,
+    ) -> None:
         check_operator(scope)
         _check_owner(owner, "due trees")
         self.owner, self.seconds, self.limit = owner, seconds, most(limit)
         self.agents = named_agents(agents)
+        self.consumer = consumer
+        self.in_turn = False
+        """Whether more was due than an earlier claim took. Then tenants take turns, if the database finds them."""
+        self.last: str | None = None
+        """The tenant with which the earlier claim has ended, and then this one."""
 
     def work(self, connection: Session) -> list[Claim]:
         """Expire overdue waits, and claim the trees that are due, the longest due first."""
         now = connection.now()
+        if not is_consumer(connection, self.consumer, now):
+            return []
         end_overdue(connection, now)
         bound = {"now": now, "agents": self.agents, "limit": self.limit, "process": process_of(self.owner)}
         rows = connection.execute(connection.queries["due_roots"], bound).fetchall()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ...scope import AnyScope, Operator, Scope
+from ..call_store import Consumer
 from ..conversation_types import DueTurn, Feedback, QueuedTurn, QueueWhen, StoredConversation, StoredHistory, StoredTurn
 from ..types import Erased
 from . import conversations, turns
@@ -73,10 +74,16 @@ class SqlConversations:
         return await self._connection.write(WriteCall(turns.withdraw_turn, scope, conversation_id, run_id))
 
     async def claim_turns(
-        self, scope: Operator, seconds: float, *, limit: int = 50, agents: Collection[str] | None = None
+        self,
+        scope: Operator,
+        seconds: float,
+        *,
+        limit: int = 50,
+        agents: Collection[str] | None = None,
+        consumer: Consumer | None = None,
     ) -> Sequence[DueTurn]:
         """Close ended turns, and claim queued ones to start."""
-        return await self._connection.run(turns.claim_turns, scope, seconds, limit, agents)
+        return await self._connection.run(turns.claim_turns, scope, seconds, limit, agents, consumer)
 
     async def postpone_turn(self, scope: Scope, conversation_id: str, run_id: str, seconds: float) -> None:
         """Keep a queued turn from being due for *seconds*."""

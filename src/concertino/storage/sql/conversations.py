@@ -13,7 +13,7 @@ from ..codec import decode_json, encode_json, storable
 from ..conversation_types import Feedback, StoredConversation, StoredHistory, StoredTurn
 from ..types import Erased
 from .erasure import end_trees, forget_content, forget_conversations
-from .reader import branch_messages, text_of
+from .reader import branch_messages, texts_of
 from .rows import hash_key, scope_key, scope_row
 from .schedule import check_operator
 from .sealing import discard_runs, seal
@@ -192,12 +192,10 @@ def _context(connection: Session, run_id: str, owner: bytes) -> tuple[list[Any] 
     context = None if found is None or found[0] is None else decode_json(found[0], dict).get("context")
     if context is None:
         return None, {}
-    texts: dict[str, str] = {}
-    for name in (*context[0], *context[1]):
-        body = text_of(connection, name, owner)
-        if body is None:
-            return None, {}  # erased: the next run begins with the whole history
-        texts[name] = body
+    names = {*context[0], *context[1]}
+    texts = texts_of(connection, names, owner)
+    if len(texts) < len(names):
+        return None, {}  # one was erased: the next run begins with the whole history
     return context, texts
 
 

@@ -74,11 +74,25 @@ class AddingEvents(Write[None]):
         """Remove the results that are not kept, also from the rows of this batch."""
         sql, execute = connection.queries, connection.execute
         for run_id, call_id in self.batch.withheld:
-            for changed, body in execute(sql["events_of_call"], (root, run_id, call_id)).fetchall():
+            for changed, body in execute(sql["events_of_call"], (root, run_id, in_json(call_id))).fetchall():
                 items = decode_json(body, list)
                 left = _without_result(items, call_id)
                 if len(left) < len(items):  # most rows name a call without its result
                     _replace(connection, changed, root, encode_json(left) if left else "")
+
+
+def withholds(batch: EventBatch) -> bool:
+    """Return whether rows of *batch* itself have results that it does not keep."""
+    return any(
+        row.run_id == run_id and len(_without_result(row.items, call_id)) < len(row.items)
+        for run_id, call_id in batch.withheld
+        for row in batch.rows
+    )
+
+
+def in_json(call_id: str) -> str:
+    """Return the id of a call as the body of a row has it."""
+    return _body([call_id])[2:-2]
 
 
 def end_events(connection: Session, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
@@ -92,9 +106,9 @@ def end_events(connection: Session, scope: AnyScope, root_id: str, items: Sequen
 
 def open_events(connection: Session, claim: Claim) -> tuple[int, tuple[StoredEvents, ...]]:
     """Return the last number of the log of a claimed tree, and the rows whose work a crash undid."""
-    with connection.reading():
-        row = _log(connection, claim.scope, claim.root_id)
-        return row["last"], _rows(connection.execute(connection.queries["undone_events"], (row["root"],)).fetchall())
+    row = _log(connection, claim.scope, claim.root_id)
+    # No transaction: only the holder of the claim writes the log.
+    return row["last"], _rows(connection.execute(connection.queries["undone_events"], (row["root"],)).fetchall())
 
 
 def events(connection: Session, scope: AnyScope, root_id: str, after: int, limit: int) -> EventPage:

@@ -11,7 +11,7 @@ from ...messages import Message
 from ...operations import Operation
 from ...scope import AnyScope, Operator, Scope
 from ...usage import Tokens, UsageRecord
-from ..codec import decode_json, decode_messages, encode_json
+from ..codec import decode_json, decode_messages, encode_json, outcome_digests
 from ..types import JOURNAL_VERSION, EntryKind, StoredEntry, StoredJournal, StoredMessage, StoredRun, UsageSum
 from .media import contents_in, contents_of, contents_of_outcome
 from .rows import hash_key, to_message, to_operation, to_run, to_usage
@@ -52,6 +52,10 @@ _TOKENS = ("prompt", "completion", "cached", "cache_write", "reasoning", "cache_
 
 def runs(connection: Session, scope: AnyScope, limit: int, /, **asked: Any) -> tuple[StoredRun, ...]:
     """Return the runs that match every filter in *asked* that is not None or False, newest first."""
+    return tuple(map(to_run, _runs(connection, scope, limit, asked)))
+
+
+def _runs(connection: Session, scope: AnyScope, limit: int, asked: Mapping[str, Any]) -> list[Row]:
     wanted = {name: value for name, value in asked.items() if value is not None and value is not False}
     conditions = " AND ".join(_CONDITIONS[name] for name in wanted) or "true"
     if "conversation_id" in wanted:
@@ -63,7 +67,7 @@ def runs(connection: Session, scope: AnyScope, limit: int, /, **asked: Any) -> t
             "FROM runs AS r\n", f"FROM ({chosen}) AS chosen CROSS JOIN runs AS r ON r.number = chosen.run\n"
         )
     bound |= {**wanted, "limit": most(limit)}
-    return tuple(to_run(row) for row in connection.execute(sql.replace("/*conditions*/", conditions), bound).fetchall())
+    return connection.execute(sql.replace("/*conditions*/", conditions), bound).fetchall()
 
 
 def _leads(scope: AnyScope, state: object) -> bool:
@@ -101,8 +105,12 @@ def operations(connection: Session, scope: AnyScope, root_id: str | None, run_id
     wanted = {"root_id": root_id, "run_id": run_id}
     conditions = " AND ".join(_OF_OPERATIONS[name] for name, value in wanted.items() if value is not None) or "true"
     sql, bound = scoped(connection, "operations", scope)
-    with connection.reading():
-        rows = connection.execute(sql.replace("/*conditions*/", conditions), {**bound, **wanted}).fetchall()
+    sql, bound = sql.replace("/*conditions*/", conditions), bound | wanted
+    rows = connection.execute(sql, bound).fetchall()
+    if not any(map(outcome_digests, filter(None, (row["content"] for row in rows)))):
+        return tuple(to_operation(row, {}) for row in rows)
+    with connection.reading():  # outcomes and their media at one moment
+        rows = connection.execute(sql, bound).fetchall()
         return tuple(to_operation(row, contents_of_outcome(connection, row["run"], row["content"])) for row in rows)
 
 
@@ -161,36 +169,34 @@ def load(connection: Session, scope: AnyScope, run_id: str, *, from_snapshot: bo
     sql = connection.queries
     # One transaction: entries, messages and usage must be consistent.
     with connection.reading():
-        number, bound = scoped(connection, "run_number", scope)
-        found = connection.execute(number, {**bound, "run_id": run_id}).fetchone()
-        if found is None:
+        found = _runs(connection, scope, 1, {"run_id": run_id})
+        if not found:
             return None
-        (run,) = runs(connection, scope, 1, run_id=run_id)
-        key, owner = (found[0],), found[1]
-        read = _from_snapshot(connection, found[0]) if from_snapshot else None
+        run, number, owner = to_run(found[0]), found[0]["number"], found[0]["scope_key"]
+        key = (number,)
+        read = _from_snapshot(connection, number) if from_snapshot else None
         if read is None:
             rows = connection.execute(sql["entries"], key).fetchall()
             read = 0, rows, connection.execute(sql["messages_of_entries"], key).fetchall()
         snapshot, rows, messages = read
         if snapshot:  # they may be large
-            contents = contents_in(connection, found[0], [row[name] for row in rows for name in ("body", "content")])
-            contents |= contents_in(connection, found[0], [row["body"] for row in messages])
+            contents = contents_in(connection, number, [row[name] for row in rows for name in ("body", "content")])
+            contents |= contents_in(connection, number, [row["body"] for row in messages])
         else:
-            contents = contents_of(connection, found[0])
+            contents = contents_of(connection, number)
         sent = _by_entry(run_id, (row for row in messages if row["body"]), lambda row: _message(row, contents))
         booked = () if from_snapshot else connection.execute(sql["usage_of_entries"], key).fetchall()
         used = _by_entry(run_id, booked, _usage)
         earlier = {seq: sent.pop(seq) for seq in [*sent] if seq < snapshot}
         entries = tuple(_entry(run_id, row, sent, used) for row in rows)
-        names = dict.fromkeys(name for entry in entries for name in _texts(entry.body))
-        texts = {name: text_of(connection, name, owner) for name in names}
-        contents |= contents_in(connection, found[0], texts.values()) if snapshot else {}
+        texts = texts_of(connection, (name for entry in entries for name in _texts(entry.body)), owner)
+        contents |= contents_in(connection, number, texts.values()) if snapshot else {}
         follows = entries[0].body.get("follows") if entries else None
         history = tuple(branch_messages(connection, follows[0])[0]) if follows else ()
     return StoredJournal(
         run=run,
         entries=entries,
-        texts={name: body for name, body in texts.items() if body is not None},
+        texts=texts,
         history=history,
         contents=contents,
         snapshot=snapshot,
@@ -296,9 +302,8 @@ def _texts(body: dict[str, Any]) -> list[str]:
     return [value for value in values if isinstance(value, str)]
 
 
-def text_of(connection: Session, name: str, owner: bytes) -> str | None:
-    """Return the body of a shared text of a scope; None if it was erased."""
-    row = connection.execute(connection.queries["text"], (name, owner)).fetchone()
-    if row is None or (row[0] == "" and not row[1]):  # sealed with a key that was discarded
-        return None
-    return str(row[0])
+def texts_of(connection: Session, names: Iterable[str], owner: bytes) -> dict[str, str]:
+    """Return the bodies of shared texts of a scope by name, leaving out what was erased."""
+    wanted = encode_json([*dict.fromkeys(names)])
+    rows = connection.execute(connection.queries["texts"], (wanted, owner)).fetchall()
+    return {name: body for name, body, empty in rows if body or empty}  # else sealed with a key that was discarded

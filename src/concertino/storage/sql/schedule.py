@@ -7,6 +7,7 @@ from collections.abc import Collection
 from ...errors import ConfigurationError, RunClaimedError, RunEndedError, RunStateError, UnknownRunError
 from ...operations import transition
 from ...scope import AnyScope, Operator
+from ..call_store import Consumer
 from ..codec import encode_json
 from ..process import process_of
 from ..types import Due
@@ -19,7 +20,7 @@ def due(connection: Session, scope: Operator, limit: int, agents: Collection[str
     check_operator(scope)
     sql, now = connection.queries, connection.now()
     expired = 0
-    if not connection.read_only and _is_overdue(connection, now):
+    if not connection.read_only and (is_overdue(connection, now) or connection.dead_processes()):
         with connection.transaction():
             expired = end_overdue(connection, now)
     ready: list[str] = []
@@ -81,6 +82,14 @@ def named_agents(agents: Collection[str] | None) -> str | None:
     return None if agents is None else encode_json(list(agents))
 
 
+def is_consumer(connection: Session, consumer: Consumer | None, now: float) -> bool:
+    """Return whether *consumer* still has its targets, which it then keeps until the end of the transaction."""
+    if consumer is None:
+        return True
+    bound = {"targets": encode_json(list(consumer.targets)), "owner": consumer.owner, "now": now}
+    return len(connection.execute(connection.queries["held_targets"], bound).fetchall()) == len(consumer.targets)
+
+
 def check_operator(scope: Operator) -> None:
     """Raise `ConfigurationError` unless *scope* is an operator's: the work is on all tenants at once."""
     if not isinstance(scope, Operator):
@@ -91,16 +100,15 @@ def end_overdue(connection: Session, now: float) -> int:
     """End the leases of dead processes, and expire waits, inside a transaction. Return the number of the latter."""
     for process in connection.dead_processes():
         _end_leases(connection, process, now)
-    if connection.execute(connection.queries["has_overdue"], {"now": now}).fetchone() is None:
+    if not is_overdue(connection, now):
         return 0
     connection.lock("lock_overdue", {"now": now})
     return expire(connection, now)
 
 
-def _is_overdue(connection: Session, now: float) -> bool:
-    """Return whether `end_overdue` has anything to do: else the write lock is not needed."""
-    found = connection.execute(connection.queries["has_overdue"], {"now": now}).fetchone()
-    return found is not None or bool(connection.dead_processes())
+def is_overdue(connection: Session, now: float) -> bool:
+    """Return whether a wait is overdue: else no write lock is needed."""
+    return connection.execute(connection.queries["has_overdue"], {"now": now}).fetchone() is not None
 
 
 def _root(connection: Session, scope: AnyScope, root_id: str) -> Row:

@@ -11,6 +11,7 @@ from ...quotas import QuotaDemand, QuotaGrant
 from ...scope import AnyScope, Operator, Scope, TenantScope
 from ...usage import UsageRecord
 from ...waits import Resolution, Wait
+from ..call_store import Consumer
 from ..schedule_types import Schedule
 from ..types import (
     Account,
@@ -125,10 +126,16 @@ class SqlCalls:
     _connection: StoreConnection
 
     async def claim_calls(
-        self, scope: Operator, seconds: float, *, limit: int = 50, targets: Collection[str] | None = None
+        self,
+        scope: Operator,
+        seconds: float,
+        *,
+        limit: int = 50,
+        targets: Collection[str] | None = None,
+        consumer: Consumer | None = None,
     ) -> Sequence[ClaimedCall]:
         """Claim calls of targets that are due."""
-        return await self._connection.run(calls.claim_calls, scope, seconds, limit, targets)
+        return await self._connection.run(calls.claim_calls, scope, seconds, limit, targets, consumer)
 
     async def postpone_call(self, scope: Operator, call: ClaimedCall, seconds: float) -> None:
         """Let any process take a claimed call after *seconds*."""
@@ -334,10 +341,17 @@ class SqlStore(SqlApprovalRules, SqlConversations, SqlSchedules, SqlSecrets, Sql
         return await self._connection.run(schedule.due, scope, limit, agents, owner)
 
     async def claim_due(
-        self, scope: Operator, owner: str, seconds: float, *, limit: int = 50, agents: Collection[str] | None = None
+        self,
+        scope: Operator,
+        owner: str,
+        seconds: float,
+        *,
+        limit: int = 50,
+        agents: Collection[str] | None = None,
+        consumer: Consumer | None = None,
     ) -> Sequence[Claim]:
         """Claim up to *limit* trees that are due."""
-        return await self._connection.write(claims.ClaimingDue(scope, owner, seconds, limit, agents))
+        return await self._connection.write(claims.ClaimingDue(scope, owner, seconds, limit, agents, consumer))
 
     async def postpone(self, scope: AnyScope, root_id: str, *, reason: str, seconds: float | None) -> None:
         """Postpone a tree by *seconds*, or make it a dead letter with None."""

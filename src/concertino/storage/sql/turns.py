@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Iterable
+from contextlib import nullcontext
 from itertools import zip_longest
 from typing import Any
 
@@ -20,12 +21,13 @@ from ...errors import (
 )
 from ...scope import AnyScope, Operator, Scope
 from ...text import index_terms
+from ..call_store import Consumer
 from ..codec import WithoutContents, decode_json, decode_message, encode_json
 from ..conversation_types import DueTurn, QueuedTurn, QueueWhen
 from ..types import RunStart, TurnStart
 from .approvals import send
 from .rows import hash_key
-from .schedule import check_operator, named_agents
+from .schedule import check_operator, is_consumer, named_agents
 from .sealing import seal
 from .session import Row, Session
 from .statements import most, scoped
@@ -186,7 +188,12 @@ def postpone_turn(connection: Session, scope: Scope, conversation_id: str, run_i
 
 
 def claim_turns(
-    connection: Session, scope: Operator, seconds: float, limit: int, agents: Collection[str] | None
+    connection: Session,
+    scope: Operator,
+    seconds: float,
+    limit: int,
+    agents: Collection[str] | None,
+    consumer: Consumer | None,
 ) -> tuple[DueTurn, ...]:
     """Close the turns whose runs have ended, and take queued turns that are due, for *seconds*."""
     check_operator(scope)
@@ -198,7 +205,11 @@ def claim_turns(
     owners = connection.execute(sql["owners_of_due_turns"], bound).fetchall()
     if not owners or limit <= 0:
         return ()  # the write lock is not needed
-    numbers = _taken(connection, [(agent, tenant) for agent, tenant in owners], most(limit), now, now + seconds)
+    # Without a consumer, each statement is a transaction: no other process waits for more than one.
+    with nullcontext() if consumer is None else connection.transaction():
+        if not is_consumer(connection, consumer, now):
+            return ()
+        numbers = _taken(connection, [(agent, tenant) for agent, tenant in owners], most(limit), now, now + seconds)
     rows = connection.execute(sql["claimed_turns"], (json.dumps(numbers),)).fetchall() if numbers else ()
     found = {row["number"]: _to_due(row) for row in rows}
     return tuple([found[number] for number in numbers if number in found])  # one may have been withdrawn

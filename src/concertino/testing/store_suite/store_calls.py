@@ -12,10 +12,11 @@ import pytest
 
 from concertino import OPERATOR, Scope
 from concertino.errors import BudgetError, ConfigurationError, RunEndedError
-from concertino.storage import Budget, Claim, Reservation, Settlement
+from concertino.storage import Budget, Claim, Consumer, Reservation, Settlement
 from concertino.waits import Resolution
 
 from .kit import SCOPE, FullStore, Tree, end, record, result_of, start, start_tree, wait
+from .store_conversations import queued
 
 REPLY = Resolution(verdict="result", id="mine", content="three", by="clerk")
 
@@ -186,6 +187,28 @@ async def test_a_target_has_one_consumer_at_a_time(store: FullStore) -> None:
     assert await store.claim_target(OPERATOR, "svc1_a", "me", 60.0) == "me"
     with pytest.raises(ConfigurationError, match="only the operator"):
         await store.claim_target(SCOPE, "svc1_a", "me", 60.0)  # type: ignore[arg-type]
+
+
+async def test_a_consumer_that_has_lost_a_target_claims_nothing(store: FullStore) -> None:
+    await calling(store)
+    tree = await start_tree(store, "r2")
+    await store.release(tree.claim)
+    await store.open_conversation(SCOPE, "c1", "supervisor")
+    await store.queue_turn(SCOPE, "c1", queued("q1"), when="always")
+    for target in ("svc1_a", "svc1_b"):
+        await store.claim_target(OPERATOR, target, "me", 60.0)
+    me = Consumer(owner="me", targets=("svc1_a", "svc1_b"))
+    await store.claim_target(OPERATOR, "svc1_b", "me", 0.0)
+    for why in ("its lease has ended", "another consumer has it"):
+        assert list(await store.claim_calls(OPERATOR, 60.0, consumer=me)) == [], why
+        assert list(await store.claim_due(OPERATOR, "me", 60.0, consumer=me)) == [], why
+        assert list(await store.claim_turns(OPERATOR, 60.0, consumer=me)) == [], why
+        await store.claim_target(OPERATOR, "svc1_b", "you", 60.0)
+    await store.leave_target(OPERATOR, "svc1_b", "you")
+    await store.claim_target(OPERATOR, "svc1_b", "me", 60.0)
+    assert [call.wait.key for call in await store.claim_calls(OPERATOR, 60.0, consumer=me)] == ["w1"]
+    assert [claim.root_id for claim in await store.claim_due(OPERATOR, "me", 60.0, consumer=me)] == ["r2"]
+    assert [due.turn.run_id for due in await store.claim_turns(OPERATOR, 60.0, consumer=me)] == ["q1"]
 
 
 async def test_one_of_concurrent_consumers_wins(store: FullStore) -> None:

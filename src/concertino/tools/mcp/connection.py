@@ -29,7 +29,6 @@ with extra("mcp", "a connection to an MCP server"):
     from mcp.client.stdio import stdio_client
     from mcp.client.streamable_http import streamable_http_client
     from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
-    from mcp.shared._httpx_utils import create_mcp_http_client
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -38,6 +37,8 @@ T = TypeVar("T")
 
 _CLOSED = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 _MOST_EVENT_BYTES = 32_000_000
+_HTTP_SECONDS, _STREAM_SECONDS = 30.0, 300.0
+"""Most seconds of a step of a request, and between two pieces of an answer: a stream may be idle for long."""
 _LONGEST_PROBLEM = 500
 _STDERR_BYTES = 2_000
 
@@ -250,7 +251,8 @@ class Connection:
         headers = server.headers(self._scope) if callable(server.headers) else server.headers
         headers = await headers if isinstance(headers, Awaitable) else headers
         auth = server.authorization(self._scope)
-        async with create_mcp_http_client(headers=dict(headers), auth=auth) as http:
+        timeout = httpx2.Timeout(_HTTP_SECONDS, read=_STREAM_SECONDS)
+        async with httpx2.AsyncClient(headers=dict(headers), auth=auth, timeout=timeout) as http:
             transport = streamable_http_client(server.url, http_client=http, max_sse_event_size=_MOST_EVENT_BYTES)
             async with Client(transport, **common) as client:
                 yield client

@@ -143,8 +143,9 @@ WHERE run IN (
 )
 ORDER BY run FOR UPDATE;
 
--- name: account_with_slices
-SELECT a.limited, a.limit_tokens, a.limit_money,
+-- name: limited_accounts
+SELECT CASE a.account WHEN :run THEN 'run' WHEN :user THEN 'user' ELSE 'tenant' END AS kind,
+    a.limit_tokens, a.limit_money,
     a.reserved_tokens - s.free_tokens - s.spent_tokens AS reserved_tokens,
     a.reserved_money - s.free_money - s.spent_money AS reserved_money,
     a.spent_tokens + s.spent_tokens AS spent_tokens, a.spent_money + s.spent_money AS spent_money
@@ -153,7 +154,8 @@ FROM accounts AS a, LATERAL (
         coalesce(sum(p.spent_tokens), 0)::bigint AS spent_tokens, coalesce(sum(p.spent_money), 0)::bigint AS spent_money
     FROM slices AS p WHERE p.account = a.account
 ) AS s
-WHERE a.account = ?;
+WHERE a.account IN (:run, :user, :tenant) AND a.limited
+ORDER BY CASE a.account WHEN :run THEN 1 WHEN :user THEN 2 ELSE 3 END;
 
 -- name: lock_accounts
 SELECT lock_accounts(:keys::bytea[]);
@@ -220,3 +222,14 @@ JOIN runs AS r ON r.number = w.run
 JOIN runs AS top ON top.number = r.root
 ORDER BY due.due_at, w.number
 LIMIT :limit;
+
+-- name: due_schedules
+SELECT s.id, s.tenant, s.user_id, s.agent, s.body, due.due_at
+FROM json_each(
+    coalesce(:agents, (SELECT json_agg(DISTINCT h.agent)::text FROM schedule_heads AS h WHERE h.due_at <= :now))
+) AS a, LATERAL (
+    SELECT h.schedule, h.due_at FROM schedule_heads AS h WHERE h.agent = a.value AND h.due_at <= :now
+    ORDER BY h.due_at, h.schedule LIMIT :limit
+) AS due
+JOIN schedules AS s ON s.number = due.schedule
+ORDER BY due.due_at, due.schedule LIMIT :limit;

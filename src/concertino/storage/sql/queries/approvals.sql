@@ -67,25 +67,26 @@ ORDER BY w.opened, w.key
 LIMIT :limit;
 
 -- name: wait
-SELECT
-    w.key, r.run_id, top.run_id AS root_id, w.agent_path, w.call_id, w.tool, w.kind, w.arguments, w.arguments_hash,
-    w.who, w.note, w.opened, w.expires, w.target,
-    a.token, a.verdict, a.content, a.arguments AS other_arguments, a.by, a.at
-FROM waits AS w
-LEFT JOIN answers AS a ON a.key = w.key AND a.kind = w.kind
-JOIN runs AS r ON r.number = w.run
-JOIN runs AS top ON top.number = r.root
-WHERE w.key = :key AND /*reached r*/ ORDER BY w.number DESC LIMIT 1;
-
--- name: early_answer
+-- An early answer is that of a wait which is not open yet.
 SELECT
     a.key, r.run_id, top.run_id AS root_id, r.agent_path, '' AS call_id, '' AS tool, a.kind,
     '' AS arguments, '' AS arguments_hash, '[]' AS who, '' AS note, a.at AS opened, NULL AS expires,
     '' AS target,
-    a.token, a.verdict, a.content, a.arguments AS other_arguments, a.by, a.at
+    a.token, a.verdict, a.content, a.arguments AS other_arguments, a.by, a.at, NULL AS number
 FROM answers AS a JOIN runs AS r ON r.number = a.run JOIN runs AS top ON top.number = r.root
 WHERE a.key = :key AND /*reached r*/
-    AND NOT EXISTS (SELECT 1 FROM waits AS w WHERE w.key = a.key AND w.kind = a.kind);
+    AND NOT EXISTS (SELECT 1 FROM waits AS w WHERE w.key = a.key AND w.kind = a.kind)
+UNION ALL
+SELECT
+    w.key, r.run_id, top.run_id AS root_id, w.agent_path, w.call_id, w.tool, w.kind, w.arguments, w.arguments_hash,
+    w.who, w.note, w.opened, w.expires, w.target,
+    a.token, a.verdict, a.content, a.arguments AS other_arguments, a.by, a.at, w.number
+FROM waits AS w
+LEFT JOIN answers AS a ON a.key = w.key AND a.kind = w.kind
+JOIN runs AS r ON r.number = w.run
+JOIN runs AS top ON top.number = r.root
+WHERE w.key = :key AND /*reached r*/
+ORDER BY number DESC NULLS FIRST LIMIT 1;
 
 -- name: answer
 INSERT INTO answers (key, kind, run, token, verdict, at, by, content, arguments)

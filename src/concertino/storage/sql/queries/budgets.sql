@@ -4,10 +4,12 @@
 SELECT limited, limit_tokens, limit_money, reserved_tokens, reserved_money, spent_tokens, spent_money
 FROM accounts WHERE account = ?;
 
--- name: account_with_slices
--- As it is with what its trees have leased, where they lease something.
-SELECT limited, limit_tokens, limit_money, reserved_tokens, reserved_money, spent_tokens, spent_money
-FROM accounts WHERE account = ?;
+-- name: limited_accounts
+-- As they are with what their trees have leased, where they lease something.
+SELECT CASE account WHEN :run THEN 'run' WHEN :user THEN 'user' ELSE 'tenant' END AS kind,
+    limit_tokens, limit_money, reserved_tokens, reserved_money, spent_tokens, spent_money
+FROM accounts WHERE account IN (:run, :user, :tenant) AND limited
+ORDER BY CASE account WHEN :run THEN 1 WHEN :user THEN 2 ELSE 3 END;
 
 -- name: is_limited
 SELECT 1 FROM accounts WHERE account = ? AND limited;

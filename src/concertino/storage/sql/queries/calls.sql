@@ -14,7 +14,7 @@ JOIN waits AS w ON w.key = o.key AND w.kind = o.waits_for AND w.run = o.run
 JOIN runs AS r ON r.number = w.run
 JOIN runs AS top ON top.number = r.root
 WHERE o.due_at <= :now AND o.state = 'waiting'
-    AND (:targets IS NULL OR w.target IN (SELECT value FROM json_each(:targets)))
+    AND (CAST(:targets AS text) IS NULL OR w.target IN (SELECT value FROM json_each(:targets)))
 ORDER BY o.due_at, w.number
 LIMIT :limit /*for update of o*/;
 
@@ -36,10 +36,14 @@ SELECT parent_call, scope_key FROM runs WHERE number = ? AND root = number AND p
 -- name: claim_target
 INSERT INTO consumers (target, owner, lease) VALUES (:target, :owner, :lease)
 ON CONFLICT (target) DO UPDATE SET
-    owner = CASE WHEN :now IS NULL OR consumers.lease <= :now THEN excluded.owner ELSE consumers.owner END,
-    lease = CASE WHEN :now IS NULL OR consumers.lease <= :now OR consumers.owner = excluded.owner THEN excluded.lease
+    owner = CASE WHEN CAST(:now AS float8) IS NULL OR consumers.lease <= :now THEN excluded.owner ELSE consumers.owner END,
+    lease = CASE WHEN CAST(:now AS float8) IS NULL OR consumers.lease <= :now OR consumers.owner = excluded.owner THEN excluded.lease
         ELSE consumers.lease END
 RETURNING owner;
+
+-- name: held_targets
+SELECT target FROM consumers
+WHERE target IN (SELECT value FROM json_each(:targets)) AND owner = :owner AND lease > :now /*for share*/;
 
 -- name: leave_target
 DELETE FROM consumers WHERE target = :target AND owner = :owner;

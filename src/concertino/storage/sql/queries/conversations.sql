@@ -160,7 +160,7 @@ WITH RECURSIVE found (number) AS (
         WHERE t.due AND t.state = 'queued' AND t.agent = o.agent AND t.tenant = o.tenant
     ) AS since
     FROM found AS f JOIN turns AS o ON o.number = f.number
-    WHERE :agents IS NULL OR o.agent IN (SELECT value FROM json_each(:agents))
+    WHERE CAST(:agents AS text) IS NULL OR o.agent IN (SELECT value FROM json_each(:agents))
 )
 SELECT agent, tenant FROM owners WHERE since <= :now ORDER BY since, agent, tenant;
 

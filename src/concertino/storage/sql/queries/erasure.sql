@@ -45,10 +45,10 @@ SELECT run_id FROM runs WHERE number = ?;
 -- name: expired
 -- What a run has kept for a time that is over, or without :now for any time: messages, and the end with the task.
 SELECT DISTINCT m.keep_seconds, false AS ends FROM messages AS m JOIN heads AS h ON h.run = m.run
-WHERE m.run = :run AND m.keep_seconds IS NOT NULL AND (:now IS NULL OR m.keep_seconds <= :now - h.ended)
+WHERE m.run = :run AND m.keep_seconds IS NOT NULL AND (CAST(:now AS float8) IS NULL OR m.keep_seconds <= :now - h.ended)
 UNION ALL
 SELECT e.keep_seconds, true FROM heads AS h JOIN ends AS e ON e.number = h.ending
-WHERE h.run = :run AND e.keep_seconds IS NOT NULL AND (:now IS NULL OR e.keep_seconds <= :now - h.ended);
+WHERE h.run = :run AND e.keep_seconds IS NOT NULL AND (CAST(:now AS float8) IS NULL OR e.keep_seconds <= :now - h.ended);
 
 -- name: plan_sweep
 -- The next erasure is the run's own, or that of the first message, or of the answer, error and task.

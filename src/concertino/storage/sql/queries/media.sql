@@ -24,7 +24,7 @@ WHERE l.run = ? AND m.digest IN (SELECT value FROM json_each(?));
 -- name: unlink_contents
 -- Those that no message, event or open operation of the run names any more, and with :shared no text that runs share
 -- either.
-DELETE FROM media_of_runs WHERE run = :run AND (:digests IS NULL OR EXISTS (
+DELETE FROM media_of_runs WHERE run = :run AND (CAST(:digests AS text) IS NULL OR EXISTS (
     SELECT 1 FROM media AS m WHERE m.number = media_of_runs.media
     AND m.digest IN (SELECT value FROM json_each(:digests))
 )) AND NOT EXISTS (

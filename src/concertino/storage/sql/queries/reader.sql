@@ -86,8 +86,8 @@ ORDER BY entry, number;
 SELECT u.*, r.run_id FROM usage AS u JOIN runs AS r ON r.number = u.run
 WHERE u.run = ? AND u.entry IS NOT NULL ORDER BY u.booking;
 
--- name: text
-SELECT body, body = '' FROM texts WHERE id = ? AND scope_key = ?;
+-- name: texts
+SELECT id, body, body = '' FROM texts WHERE id IN (SELECT value FROM json_each(?)) AND scope_key = ?;
 
 -- name: usage_sums
 SELECT /*columns*/
@@ -106,8 +106,8 @@ SELECT /*columns*/
     exact_sum(u.cost), count(*) FILTER (WHERE u.cost IS NULL), count(*) FILTER (WHERE u.source = 'estimated'),
     count(*) FILTER (WHERE u.source = 'unknown'), count(*)
 FROM usage AS u JOIN runs AS r ON r.number = u.run JOIN runs AS top ON top.number = r.root
-WHERE u.booking >= :first AND u.booking < :end AND (:since IS NULL OR u.booked >= :since)
-    AND (:until IS NULL OR u.booked < :until) AND /*reached r*/
+WHERE u.booking >= :first AND u.booking < :end AND (CAST(:since AS float8) IS NULL OR u.booked >= :since)
+    AND (CAST(:until AS float8) IS NULL OR u.booked < :until) AND /*reached r*/
 /*grouping*/;
 
 -- name: last_booking

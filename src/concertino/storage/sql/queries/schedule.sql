@@ -22,7 +22,7 @@ WHERE run = :root;
 -- name: ready
 SELECT r.run_id, h.state, h.stop OR h.tries > 0 OR h.process = :process AND h.process <> '' AS doubtful
 FROM heads AS h JOIN runs AS r ON r.number = h.run
-WHERE h.ready_at <= :now AND (:agents IS NULL OR r.agent IN (SELECT value FROM json_each(:agents)))
+WHERE h.ready_at <= :now AND (CAST(:agents AS text) IS NULL OR r.agent IN (SELECT value FROM json_each(:agents)))
 ORDER BY h.ready_at, h.run
 LIMIT :limit;
 
@@ -51,7 +51,7 @@ SELECT 1 WHERE (SELECT min(expires) FROM operations WHERE state = 'waiting') <= 
 -- name: due_roots
 SELECT h.run AS number, r.run_id AS root_id, r.tenant, r.user_id, h.owner
 FROM heads AS h JOIN runs AS r ON r.number = h.run
-WHERE h.ready_at <= :now AND (:agents IS NULL OR r.agent IN (SELECT value FROM json_each(:agents)))
+WHERE h.ready_at <= :now AND (CAST(:agents AS text) IS NULL OR r.agent IN (SELECT value FROM json_each(:agents)))
     AND NOT h.stop AND h.tries = 0 AND (h.process <> :process OR h.process = '')
 ORDER BY h.ready_at, h.run
 LIMIT :limit /*for update of h*/;

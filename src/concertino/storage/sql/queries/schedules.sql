@@ -21,7 +21,7 @@ WHERE s.id IS NOT NULL AND /*reached s*/ ORDER BY s.number LIMIT :limit;
 -- name: due_schedules
 SELECT s.id, s.tenant, s.user_id, s.agent, s.body, h.due_at
 FROM schedule_heads AS h JOIN schedules AS s ON s.number = h.schedule
-WHERE h.due_at <= :now AND (:agents IS NULL OR s.agent IN (SELECT value FROM json_each(:agents)))
+WHERE h.due_at <= :now AND (CAST(:agents AS text) IS NULL OR s.agent IN (SELECT value FROM json_each(:agents)))
 ORDER BY h.due_at, h.schedule LIMIT :limit;
 
 -- name: move_schedule

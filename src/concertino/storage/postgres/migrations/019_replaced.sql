@@ -1,0 +1,19 @@
+-- e: that of add_events, and withheld: of each call whose results of before are not kept, the run and the call's id as
+-- JSON text. NULL, and nothing is done, if the log may have such a result, which is to be found in a row's JSON.
+CREATE FUNCTION add_replacing_events(e JSONB) RETURNS JSONB LANGUAGE plpgsql AS $$
+DECLARE
+    r runs := run_in_reach(e, e ->> 'root_id');
+BEGIN
+    IF EXISTS (
+        SELECT 1 FROM jsonb_array_elements(e -> 'withheld') AS w
+        JOIN runs AS n ON n.run_id = w ->> 0
+        JOIN events AS v ON v.root = r.number AND v.run = n.number
+        WHERE strpos(v.body, w ->> 1) > 0
+            AND (strpos(v.body, '"tool_done"') > 0 OR strpos(v.body, '"tool_failed"') > 0
+                OR strpos(v.body, '"tool_streamed"') > 0)
+            OR starts_with(v.body, U&'\FDD02')    -- sealed
+    ) THEN
+        RETURN NULL;
+    END IF;
+    RETURN add_events(e);
+END $$;

@@ -1,0 +1,179 @@
+"""Work whose start is slow, or of which there is much: it delays no other work."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from concertino import (
+    OPERATOR,
+    AgentConfig,
+    Chat,
+    MemoryStore,
+    Resources,
+    Runtime,
+    Scope,
+)
+from concertino.runtime import Fleet
+from concertino.testing import Answer, ScriptedModel, call
+
+from .test_fleet import Bell, Clerk, Desk, joined
+
+NEVER = 3600.0
+SLOW, QUICK = Scope("slow", "ann"), [Scope(f"quick{number}", "ann") for number in range(9)]
+
+
+class Vault:
+    """Gets the resources of a tenant. One tenant's never come."""
+
+    def __init__(self, store: MemoryStore, *answers: Any) -> None:
+        self.model, self.store = ScriptedModel(*(answers or ["hello"] * 20)), store
+        self.slow, self.ended = asyncio.Event(), False
+
+    async def __call__(self, scope: Scope, agent: AgentConfig[Any]) -> Resources:
+        try:
+            if scope.tenant == SLOW.tenant:
+                self.slow.set()
+                await asyncio.Event().wait()
+        finally:
+            self.ended = self.ended or scope.tenant == SLOW.tenant
+        return Resources(store=self.store, model=self.model, models=lambda _: self.model)
+
+
+def worker(vault: Vault, *, sweep: float = NEVER, coroutines: int = 16) -> Runtime:
+    runtime = Runtime([Desk(), Clerk()], vault, store=vault.store, sweep=sweep)
+    fleet = Fleet(bell=Bell(), targets={"desks": ["desk", "clerk"]}, takes=["desks"], coroutines=coroutines)
+    return joined(runtime, fleet)
+
+
+def web(store: MemoryStore, *answers: Any) -> Runtime:
+    model = ScriptedModel(*answers)
+    resources = Resources(store=store, model=model, models=lambda _: model)
+    return Runtime([Desk(), Clerk()], resources, sweep=NEVER)
+
+
+async def send(store: MemoryStore, *scopes: Scope) -> list[Any]:
+    """Queue a message of each user."""
+    runtime = joined(web(store), Fleet(bell=Bell(), targets={"desks": ["desk", "clerk"]}))
+    return [await (await runtime.conversation(scope, agent="desk")).send("hello") for scope in scopes]
+
+
+@pytest.mark.parametrize("order", [(SLOW, QUICK[0]), (SLOW,)], ids=["in one batch", "in one look after the other"])
+async def test_slow_resources_of_one_tenant_delay_no_turn_of_another(order: tuple[Scope, ...]) -> None:
+    vault = Vault(store := MemoryStore())
+    async with worker(vault, sweep=0.01) as runtime:
+        turns = await send(store, *order)
+        await vault.slow.wait()
+        turns += await send(store, *QUICK[1:])
+        for turn in turns[1:]:
+            assert [event async for _, event in turn.events()][-1].result.text == "hello"
+        assert not vault.ended
+        runtime._seat.starts._tasks[turns[0].id].cancel()
+
+
+async def test_slow_resources_of_one_tenant_delay_no_run_of_another() -> None:
+    store = MemoryStore()
+    suspended = web(store, *[call("refund")] * 4)
+    runs = [await suspended.start(Chat("Refund.", scope=scope), "clerk") for scope in (SLOW, *QUICK[:3])]
+    for run in runs:
+        (wait,) = (await run.result()).waiting
+        await suspended.approve(OPERATOR, wait.key)
+    vault = Vault(store)
+    async with worker(vault, sweep=0.01) as runtime:
+        for run, scope in zip(runs[1:], QUICK, strict=False):
+            assert [event async for _, event in runtime.events(scope, run.id)][-1].result.text == "hello"  # type: ignore[union-attr]
+        assert not vault.ended
+        runtime._seat.starts._tasks[runs[0].id].cancel()
+
+
+async def test_a_slow_start_counts_as_a_run() -> None:
+    vault = Vault(store := MemoryStore())
+    async with worker(vault, coroutines=1) as runtime:
+        slow, quick = await send(store, SLOW, QUICK[0])
+        await runtime.look()
+        assert (await quick.read()).state == "queued"
+        runtime._seat.starts._tasks[slow.id].cancel()
+        await runtime._seat.starts.close()
+        await runtime.look()
+        assert [event async for _, event in quick.events()][-1].result.text == "hello"
+
+
+async def test_slow_resources_of_one_tenant_delay_no_schedule_of_another() -> None:
+    vault = Vault(store := MemoryStore())
+    async with worker(vault, sweep=0.01) as runtime:
+        at = datetime.now(UTC) + timedelta(seconds=0.05)
+        for scope in (SLOW, QUICK[0]):
+            await web(store).schedules.create(scope, "desk", "hello", at)
+        while not await store.runs(QUICK[0]):  # noqa: ASYNC110 - the worker starts it
+            await asyncio.sleep(0.01)
+        assert not vault.ended
+        for task in [*runtime._seat.starts._tasks.values()]:
+            task.cancel()
+
+
+async def test_a_stop_is_seen_while_the_watchdog_is_at_work() -> None:
+    begun, busy, goes_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    class Slow(MemoryStore):
+        async def claim_turns(self, *arguments: Any, **options: Any) -> Any:
+            if begun.is_set():
+                busy.set()
+                await goes_on.wait()
+            return await super().claim_turns(*arguments, **options)
+
+    async def hold() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    store, model = Slow(), ScriptedModel(Answer(text="hello", midway=hold))
+    resources = Resources(store=store, model=model, models=lambda _: model)
+    async with Runtime([Desk()], resources, sweep=0.01, lease=NEVER) as runtime:
+        run = await runtime.start(Chat("hello"), "desk")
+        await busy.wait()
+        await store.send(OPERATOR, run.id, "stop")
+        assert (await run.result()).status == "cancelled"
+        goes_on.set()
+
+
+async def test_a_run_that_waits_is_stopped_during_a_backlog_that_does_not_end() -> None:
+    class Busy(MemoryStore):
+        wanted = ""
+        sent = 0
+
+        async def claim_turns(self, *arguments: Any, **options: Any) -> Any:
+            if self.wanted and (await self.run(OPERATOR, self.wanted)).end is None:  # type: ignore[union-attr]
+                self.sent += 1
+                await send(self, Scope(f"tenant{self.sent}", "ann"))
+            return await super().claim_turns(*arguments, **options)
+
+    store = Busy()
+    run = await web(store, call("refund")).start(Chat("Refund.", scope=SLOW), "clerk")
+    await run.result()
+    model = ScriptedModel(*["hello"] * 10_000)
+    runtime = Runtime([Desk(), Clerk()], Resources(store=store, model=model, models=lambda _: model), sweep=0.01)
+    async with joined(runtime, Fleet(bell=Bell(), targets={"desks": ["desk", "clerk"]}, takes=["desks"])):
+        await runtime.look()
+        store.wanted = run.id
+        while not store.sent:  # noqa: ASYNC110 - the look that sees no end has begun
+            await asyncio.sleep(0)
+        await store.send(OPERATOR, run.id, "stop")
+        while (await store.run(OPERATOR, run.id)).end is None:  # type: ignore[union-attr]  # noqa: ASYNC110 - the look ends it
+            await asyncio.sleep(0)
+    assert (await store.run(OPERATOR, run.id)).end.status == "cancelled"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("lease", "seconds"), [(30.0, 5.0), (3.0, 3.0)])
+async def test_a_claim_of_a_turn_outlives_a_killed_process_by_a_lease_at_most(lease: float, seconds: float) -> None:
+    claimed: list[float] = []
+
+    class Watched(MemoryStore):
+        async def claim_turns(self, scope: Any, seconds: float, **options: Any) -> Any:
+            claimed.append(seconds)
+            return await super().claim_turns(scope, seconds, **options)
+
+    store = Watched()
+    await Runtime([Desk()], Resources(store=store, model=ScriptedModel()), lease=lease).look()
+    assert claimed == [seconds]
