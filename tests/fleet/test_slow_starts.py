@@ -23,7 +23,7 @@ from concertino.testing import Answer, ScriptedModel, call
 from .test_fleet import Bell, Clerk, Desk, joined
 
 NEVER = 3600.0
-SLOW, QUICK = Scope("slow", "ann"), [Scope(f"quick{number}", "ann") for number in range(9)]
+SLOW, QUICK = Scope("a slow one", "ann"), [Scope(f"quick{number}", "ann") for number in range(9)]
 
 
 class Vault:

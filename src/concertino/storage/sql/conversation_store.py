@@ -16,6 +16,8 @@ class SqlConversations:
     """`Conversations` on one connection; `storage.base` documents the methods."""
 
     _connection: StoreConnection
+    _last_owner = turns.NOBODY
+    """The agent and the tenant with which the last claim of queued turns has ended."""
 
     async def open_conversation(self, scope: Scope, conversation_id: str, agent: str) -> StoredConversation:
         """Return the conversation, created for *agent* if it is missing."""
@@ -83,7 +85,9 @@ class SqlConversations:
         consumer: Consumer | None = None,
     ) -> Sequence[DueTurn]:
         """Close ended turns, and claim queued ones to start."""
-        return await self._connection.run(turns.claim_turns, scope, seconds, limit, agents, consumer)
+        asked = (scope, seconds, limit, agents, consumer)
+        found, self._last_owner = await self._connection.run(turns.claim_turns, *asked, self._last_owner)
+        return found
 
     async def postpone_turn(self, scope: Scope, conversation_id: str, run_id: str, seconds: float) -> None:
         """Keep a queued turn from being due for *seconds*."""

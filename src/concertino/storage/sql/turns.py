@@ -34,6 +34,9 @@ from .statements import most, scoped
 
 log = logging.getLogger("concertino")
 
+Owner = tuple[str, str]
+"""An agent and a tenant, which have queues."""
+NOBODY: Owner = ("", "")
 _LONGEST_INDEXED = 100_000
 """Characters of a turn that a search finds."""
 
@@ -194,25 +197,30 @@ def claim_turns(
     limit: int,
     agents: Collection[str] | None,
     consumer: Consumer | None,
-) -> tuple[DueTurn, ...]:
-    """Close the turns whose runs have ended, and take queued turns that are due, for *seconds*."""
+    last: Owner,
+) -> tuple[tuple[DueTurn, ...], Owner]:
+    """Close the turns whose runs have ended, and take queued turns that are due, for *seconds*.
+
+    Return the owner with which the claim has ended, too: *last* is that of the claim before.
+    """
     check_operator(scope)
     if connection.read_only:
-        return ()
+        return (), last
     sql, now = connection.queries, connection.now()
     _close_turns(connection)
     bound = {"now": now, "agents": named_agents(agents)}
     owners = connection.execute(sql["owners_of_due_turns"], bound).fetchall()
     if not owners or limit <= 0:
-        return ()  # the write lock is not needed
+        return (), last  # the write lock is not needed
     # Without a consumer, each statement is a transaction: no other process waits for more than one.
     with nullcontext() if consumer is None else connection.transaction():
         if not is_consumer(connection, consumer, now):
-            return ()
-        numbers = _taken(connection, [(agent, tenant) for agent, tenant in owners], most(limit), now, now + seconds)
+            return (), last
+        ordered = _in_turn([(agent, tenant) for agent, tenant in owners], limit, last)
+        numbers, last = _taken(connection, ordered, most(limit), now, now + seconds)
     rows = connection.execute(sql["claimed_turns"], (json.dumps(numbers),)).fetchall() if numbers else ()
     found = {row["number"]: _to_due(row) for row in rows}
-    return tuple([found[number] for number in numbers if number in found])  # one may have been withdrawn
+    return tuple([found[number] for number in numbers if number in found]), last  # one may have been withdrawn
 
 
 def _close_turns(connection: Session) -> None:
@@ -228,20 +236,28 @@ def _close_turns(connection: Session) -> None:
                     log.warning("a closed turn is not indexed: %s", type(error).__name__)
 
 
-def _taken(connection: Session, owners: list[tuple[str, str]], limit: int, now: float, until: float) -> list[int]:
-    """Claim at most *limit* due turns until *until*, and return their numbers. Leave out those of other processes.
+def _in_turn(owners: list[Owner], limit: int, last: Owner) -> list[Owner]:
+    """Return *owners* in the order of their turns: the longest due first, or if not all get one, those after *last*."""
+    if len(owners) <= limit:
+        return owners
+    return sorted(owners, key=lambda owner: (owner <= last, owner))
 
-    Each owner, an agent and a tenant, has an equal share, so that none waits for the queues of another.
+
+def _taken(connection: Session, owners: list[Owner], limit: int, now: float, until: float) -> tuple[list[int], Owner]:
+    """Claim at most *limit* due turns until *until*. Leave out those of other processes.
+
+    Return their numbers, and the last owner. Each owner has an equal share: none waits for the queues of another.
     """
+    last = NOBODY
     queues: list[list[int]] = []
     share = -(-limit // len(owners))
     while owners and limit > 0:
-        agent, tenant = owners.pop(0)
+        agent, tenant = last = owners.pop(0)
         bound = {"agent": agent, "tenant": tenant, "now": now, "limit": min(share, limit), "until": until}
         taken = [row[0] for row in connection.execute(connection.queries["take_due_turns"], bound).fetchall()]
         queues.append(sorted(taken))
         limit -= len(taken)
-    return [number for turns in zip_longest(*queues) for number in turns if number is not None]
+    return [number for turns in zip_longest(*queues) for number in turns if number is not None], last
 
 
 def queued_input(row: Row) -> dict[str, Any]:

@@ -175,6 +175,18 @@ async def test_tenants_take_turns(store: FullStore) -> None:
     assert await claimed_turns(store) == []
 
 
+@pytest.mark.parametrize("limit", [1, 2])
+async def test_tenants_take_turns_also_in_claims_of_fewer_turns(store: FullStore, limit: int) -> None:
+    """A worker that is full claims one turn whenever a run has ended."""
+    for number in range(12):
+        await idle_queue(store, f"a{number}")
+    for number in range(12):
+        await idle_queue(store, f"b{number}", RIVAL)
+    await idle_queue(store, "c", Scope("third", "u1"))
+    claimed = [name for _ in range(6 // limit) for name in await claimed_turns(store, limit=limit)]
+    assert {"q-a0", "q-a1", "q-b0", "q-b1", "q-c"} < set(claimed)
+
+
 async def test_queued_turns_of_some_agents_are_claimed(store: FullStore) -> None:
     for number in range(3):
         await idle_queue(store, f"a{number}", agent="other")

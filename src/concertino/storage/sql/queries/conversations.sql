@@ -144,23 +144,36 @@ INSERT INTO turn_words (turn, words) VALUES (?, ?);
 UPDATE turns SET not_before = :until WHERE number = :turn AND state = 'queued';
 
 -- name: owners_of_due_turns
--- The agents and tenants with turns that are due, the longest due first: a look into the index for each, none for a turn.
-WITH RECURSIVE found (number) AS (
-    SELECT (SELECT t.number FROM turns AS t WHERE t.due AND t.state = 'queued' ORDER BY t.agent, t.tenant LIMIT 1)
-    UNION ALL
+-- The tenants of agents with turns that are due, the longest due first: a look into the index for each, none for a turn
+-- or for other agents.
+WITH RECURSIVE every (agent) AS (
     SELECT (
-        SELECT n.number FROM turns AS n
-        WHERE n.due AND n.state = 'queued' AND (n.agent, n.tenant) > (t.agent, t.tenant)
-        ORDER BY n.agent, n.tenant LIMIT 1
+        SELECT t.agent FROM turns AS t WHERE CAST(:agents AS text) IS NULL AND t.due AND t.state = 'queued' ORDER BY t.agent LIMIT 1
     )
-    FROM found AS f JOIN turns AS t ON t.number = f.number
+    UNION ALL
+    SELECT (SELECT t.agent FROM turns AS t WHERE t.due AND t.state = 'queued' AND t.agent > e.agent ORDER BY t.agent LIMIT 1)
+    FROM every AS e WHERE e.agent IS NOT NULL
+), wanted (agent) AS (
+    SELECT e.agent FROM every AS e WHERE e.agent IS NOT NULL UNION ALL SELECT a.value FROM json_each(:agents) AS a
+), found (agent, tenant) AS (
+    SELECT w.agent, (
+        SELECT t.tenant FROM turns AS t WHERE t.due AND t.state = 'queued' AND t.agent = w.agent
+        ORDER BY t.tenant LIMIT 1
+    )
+    FROM wanted AS w
+    UNION ALL
+    SELECT f.agent, (
+        SELECT t.tenant FROM turns AS t
+        WHERE t.due AND t.state = 'queued' AND t.agent = f.agent AND t.tenant > f.tenant
+        ORDER BY t.tenant LIMIT 1
+    )
+    FROM found AS f WHERE f.tenant IS NOT NULL
 ), owners AS (
-    SELECT o.agent, o.tenant, (
+    SELECT f.agent, f.tenant, (
         SELECT min(t.not_before) FROM turns AS t
-        WHERE t.due AND t.state = 'queued' AND t.agent = o.agent AND t.tenant = o.tenant
+        WHERE t.due AND t.state = 'queued' AND t.agent = f.agent AND t.tenant = f.tenant
     ) AS since
-    FROM found AS f JOIN turns AS o ON o.number = f.number
-    WHERE CAST(:agents AS text) IS NULL OR o.agent IN (SELECT value FROM json_each(:agents))
+    FROM found AS f WHERE f.tenant IS NOT NULL
 )
 SELECT agent, tenant FROM owners WHERE since <= :now ORDER BY since, agent, tenant;
 
