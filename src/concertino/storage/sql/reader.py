@@ -304,6 +304,7 @@ def _texts(body: dict[str, Any]) -> list[str]:
 
 def texts_of(connection: Session, names: Iterable[str], owner: bytes) -> dict[str, str]:
     """Return the bodies of shared texts of a scope by name, leaving out what was erased."""
-    wanted = encode_json([*dict.fromkeys(names)])
-    rows = connection.execute(connection.queries["texts"], (wanted, owner)).fetchall()
+    if not (wanted := [*dict.fromkeys(names)]):
+        return {}
+    rows = connection.execute(connection.queries["texts"], (encode_json(wanted), owner)).fetchall()
     return {name: body for name, body, empty in rows if body or empty}  # else sealed with a key that was discarded
