@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import psycopg
 import pytest
 from benchmarks.fleet.reads import reads
 from benchmarks.fleet.rows import multiply
@@ -43,3 +44,19 @@ async def test_a_pass_of_the_watchdog_reads_no_run_that_waits(url: str, schema: 
     few = await reads(url, look, schema)
     await asyncio.to_thread(multiply, url, 1_000, schema)
     assert (await reads(url, look, schema)).rows <= few.rows + 4
+
+
+async def test_a_wake_up_reads_little_beside_many_that_wait(url: str, schema: str) -> None:
+    async def wake(store: PostgresStore) -> None:
+        async with Runtime([Clerk()], Resources(store=store, model=ScriptedModel("It is paid."))) as runtime:
+            scope = Scope(tenant="shop", user="user-0")
+            conversation = await runtime.conversation(scope, "copy-0")
+            (turn,) = await conversation.turns()
+            await runtime.approve(scope, f"{turn.run_id}:1.0")
+            assert (await (await conversation.turn(turn.run_id)).result()).status == "completed"
+
+    await waiting(url, schema, 4)
+    await asyncio.to_thread(multiply, url, 8_000, schema)
+    with psycopg.connect(url, options=f"-c search_path={schema}", autocommit=True) as connection:
+        connection.execute("ANALYZE")
+    assert (await reads(url, wake, schema)).rows < 2_000

@@ -6,8 +6,7 @@ DECLARE
 BEGIN
     IF EXISTS (
         SELECT 1 FROM jsonb_array_elements(e -> 'withheld') AS w
-        JOIN runs AS n ON n.run_id = w ->> 0
-        JOIN events AS v ON v.root = r.number AND v.run = n.number
+        JOIN events AS v ON v.root = r.number AND v.run = (SELECT n.number FROM runs AS n WHERE n.run_id = w ->> 0)
         WHERE strpos(v.body, w ->> 1) > 0
             AND (strpos(v.body, '"tool_done"') > 0 OR strpos(v.body, '"tool_failed"') > 0
                 OR strpos(v.body, '"tool_streamed"') > 0)
