@@ -95,11 +95,13 @@ class Watchdog:
         return asyncio.create_task(self._run(), name="concertino watchdog")
 
     async def _run(self) -> None:
-        woken = False
+        now, swept, woken = asyncio.get_running_loop().time, float("-inf"), False
         while not self._stopped.is_set():
             try:
                 await self._look_and_stop(woken=woken)
-                await self._store.sweep(OPERATOR)
+                if now() - swept >= self._sweep:  # not for each bell
+                    swept = now()
+                    await self._store.sweep(OPERATOR)
             except ConcertinoError as error:
                 log.warning("the watchdog failed: %s: %s", type(error).__name__, error)
             with suppress(TimeoutError):
