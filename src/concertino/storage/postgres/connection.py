@@ -51,8 +51,8 @@ class PooledConnection:
     """Runs work in up to *sessions* sessions.
 
     The writes to a tree are done in the order of the calls, also by different sessions. Everything else is done by
-    whichever session is free. A session's connection is made when it is needed first. Work that a lost connection or a
-    conflict between transactions has interrupted is repeated.
+    the free session that has worked last: it has prepared most statements. A session's connection is made when it is
+    needed first. Work that a lost connection or a conflict between transactions has interrupted is repeated.
     """
 
     def __init__(
@@ -69,7 +69,10 @@ class PooledConnection:
         self.name = name
         self._connect, self._patience, self._read_only = connect, patience, read_only
         self._most = sessions
-        self._ready: SimpleQueue[Strand | None] = SimpleQueue()
+        self._waiting: deque[Strand] = deque()
+        """Strands that no session is free for."""
+        self._free: list[SimpleQueue[Strand | None]] = []
+        """By free session: where it gets its next strand. The last one has worked last."""
         self._strands: dict[str, Strand] = {}
         self._lock = threading.Lock()
         self._open = 0
@@ -118,16 +121,20 @@ class PooledConnection:
             if tree:
                 self._strands[tree] = strand
             self._open += 1
-            if len(self._threads) < min(self._open, self._most):
+            if self._free:
+                self._free.pop().put(strand)
+                return job.future
+            self._waiting.append(strand)
+            if len(self._threads) < self._most:
                 thread = threading.Thread(target=self._work, name="concertino-postgres", daemon=True)
                 self._threads.append(thread)
                 thread.start()
-        self._ready.put(strand)
         return job.future
 
     def _work(self) -> None:
         session = PostgresSession(self._connect, self._patience, self._read_only, self._sealer)
-        while (strand := self._ready.get()) is not None:
+        inbox: SimpleQueue[Strand | None] = SimpleQueue()
+        while (strand := self._next(inbox)) is not None:
             jobs = self._taken(strand)
             for job in jobs:
                 job.outcome = self._outcome(session, job.work)
@@ -140,6 +147,16 @@ class PooledConnection:
             if not self._threads:
                 self._end()
 
+    def _next(self, inbox: SimpleQueue[Strand | None]) -> Strand | None:
+        """Return the next strand for the session with this inbox; None at the end."""
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popleft()
+            if self._closing and not self._open:
+                return None
+            self._free.append(inbox)
+        return inbox.get()
+
     def _taken(self, strand: Strand) -> list[Job]:
         with self._lock:
             return [strand.jobs.popleft() for _ in range(min(len(strand.jobs), MAX_BATCH))]
@@ -147,7 +164,7 @@ class PooledConnection:
     def _put_back(self, strand: Strand) -> None:
         with self._lock:
             if strand.jobs:
-                self._ready.put(strand)
+                self._waiting.append(strand)
                 return
             if strand.tree:
                 del self._strands[strand.tree]
@@ -208,8 +225,8 @@ class PooledConnection:
     def _end_threads(self) -> None:
         """End the threads once no work is left."""
         if not self._open:
-            for _ in self._threads:
-                self._ready.put(None)
+            while self._free:
+                self._free.pop().put(None)
 
     def _stop(self) -> None:
         self._begin_closing()

@@ -103,6 +103,7 @@ def _connect(
 ) -> WatchedConnection:
     connection = WatchedConnection.connect(conninfo(given, schema, patience, read_only=read_only), autocommit=True)
     connection.silence = patience + 1
+    connection.prepare_threshold = 1  # the statements are few, and all are repeated
     adapt_texts(connection, sealer)
     return connection
 
