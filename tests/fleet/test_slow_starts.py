@@ -89,6 +89,38 @@ async def test_slow_resources_of_one_tenant_delay_no_run_of_another() -> None:
         runtime._seat.starts._tasks[runs[0].id].cancel()
 
 
+async def test_a_tree_that_is_claimed_while_its_failed_start_sets_it_aside_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("concertino.runtime.starts.PATIENCE", 0.0)
+    failed, goes_on = asyncio.Event(), asyncio.Event()
+
+    class Watched(MemoryStore):
+        async def postpone(self, *arguments: Any, **options: Any) -> None:
+            failed.set()
+            await goes_on.wait()
+            await super().postpone(*arguments, **options)
+
+    async def fail(_scope: Scope, _agent: AgentConfig[Any]) -> Resources:
+        raise OSError
+
+    store = Watched()
+    suspended = web(store, call("refund"))
+    run = await suspended.start(Chat("Refund.", scope=SLOW), "clerk")
+    (wait,) = (await run.result()).waiting
+    await suspended.approve(OPERATOR, wait.key)
+    runtime = Runtime([Desk(), Clerk()], fail, store=store, sweep=NEVER)
+    await runtime.look()
+    await failed.wait()
+    await runtime.look()
+    goes_on.set()
+    await runtime._seat.starts.close()
+    stored = await store.run(OPERATOR, run.id)
+    assert stored is not None
+    assert "failed for agent" in stored.reason
+    assert await store.claim(SLOW, run.id, "another process", 30.0)
+
+
 async def test_a_slow_start_counts_as_a_run() -> None:
     vault = Vault(store := MemoryStore())
     async with worker(vault, coroutines=1) as runtime:

@@ -171,10 +171,14 @@ class Watchdog:
             claims = await self._store.claim_due(
                 OPERATOR, owner, self._lease, limit=limit, agents=agents, consumer=consumer
             )
-            began = await self._seat.starts.begin(
-                {claim.root_id: partial(self._begin, claim, since) for claim in claims}
-            )
-            return len(claims) == limit and all(began)
+            works = {}
+            for claim in claims:
+                if claim.root_id in self._seat.starts:  # a start that has failed is about to set it aside
+                    await self._store.release(claim)
+                else:
+                    works[claim.root_id] = partial(self._begin, claim, since)
+            began = await self._seat.starts.begin(works)
+            return len(works) == limit and all(began)
 
     async def settled(self, root_id: str) -> None:
         """Wait until no look that is in progress may resume a tree."""
