@@ -152,7 +152,7 @@ class Watchdog:
                 return False
             live = self._runs.live(OPERATOR, root_id)
             if (live is None or live.done) and root_id not in self._seat.starts and self._seat.capacity(1):
-                await self._take(root_id)
+                await self._seat.starts.begin({root_id: partial(self._take, root_id)})
         return len(due.ready) + len(due.orphaned) > len(due.doubtful)
 
     def _request_stops(self, due: Due) -> None:
@@ -230,7 +230,9 @@ class Watchdog:
         return False
 
     async def _is_only_suspect(self, root_id: str) -> bool:
-        """Return whether no other tree that may kill its process is in progress here."""
+        """Return whether no other tree that may kill its process is starting or in progress here."""
+        if self._suspect != root_id and self._suspect in self._seat.starts:
+            return False
         other = self._runs.live(OPERATOR, self._suspect)
         if other is not None and not other.done and self._suspect != root_id:
             stored = await self._store.run(OPERATOR, self._suspect)
