@@ -89,6 +89,77 @@ async def test_slow_resources_of_one_tenant_delay_no_run_of_another() -> None:
         runtime._seat.starts._tasks[runs[0].id].cancel()
 
 
+async def test_slow_resources_of_a_doubtful_tree_delay_no_run_of_another() -> None:
+    store = MemoryStore()
+    suspended = web(store, *[call("refund")] * 2)
+    slow, quick = [await suspended.start(Chat("Refund.", scope=scope), "clerk") for scope in (SLOW, QUICK[0])]
+    for run in (slow, quick):
+        (wait,) = (await run.result()).waiting
+        await suspended.approve(OPERATOR, wait.key)
+        if run is slow:
+            for owner in ("a process that was killed", "the next one"):
+                await store.claim(SLOW, run.id, owner, 0.0)
+            await store.postpone(SLOW, run.id, reason="its process ended", seconds=0.0)
+    vault = Vault(store)
+    async with worker(vault, sweep=0.01) as runtime:
+        assert [event async for _, event in runtime.events(QUICK[0], quick.id)][-1].result.text == "hello"  # type: ignore[union-attr]
+        await vault.slow.wait()
+        await runtime.look()
+        assert not vault.ended
+        runtime._seat.starts._tasks[slow.id].cancel()
+
+
+async def test_a_doubtful_tree_that_another_process_claims_first_is_left_to_it() -> None:
+    class Contended(MemoryStore):
+        async def claim(self, scope: Any, run_id: str, owner: str, seconds: float) -> Any:
+            await super().claim(scope, run_id, "another process", 30.0)
+            return await super().claim(scope, run_id, owner, seconds)
+
+    vault = Vault(store := Contended())
+    run = await web(store, call("refund")).start(Chat("Refund.", scope=QUICK[0]), "clerk")
+    (wait,) = (await run.result()).waiting
+    await web(store).approve(OPERATOR, wait.key)
+    for owner in ("a process that was killed", "the next one"):
+        await MemoryStore.claim(store, QUICK[0], run.id, owner, 0.0)
+    await store.postpone(QUICK[0], run.id, reason="its process ended", seconds=0.0)
+    async with worker(vault) as runtime:
+        await runtime.look()
+        await runtime._seat.starts.close()
+    assert (await store.run(OPERATOR, run.id)).owner == "another process"  # type: ignore[union-attr]
+
+
+async def test_a_tree_that_is_claimed_while_its_failed_start_sets_it_aside_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("concertino.runtime.starts.PATIENCE", 0.0)
+    failed, goes_on = asyncio.Event(), asyncio.Event()
+
+    class Watched(MemoryStore):
+        async def postpone(self, *arguments: Any, **options: Any) -> None:
+            failed.set()
+            await goes_on.wait()
+            await super().postpone(*arguments, **options)
+
+    async def fail(_scope: Scope, _agent: AgentConfig[Any]) -> Resources:
+        raise OSError
+
+    store = Watched()
+    suspended = web(store, call("refund"))
+    run = await suspended.start(Chat("Refund.", scope=SLOW), "clerk")
+    (wait,) = (await run.result()).waiting
+    await suspended.approve(OPERATOR, wait.key)
+    runtime = Runtime([Desk(), Clerk()], fail, store=store, sweep=NEVER)
+    await runtime.look()
+    await failed.wait()
+    await runtime.look()
+    goes_on.set()
+    await runtime._seat.starts.close()
+    stored = await store.run(OPERATOR, run.id)
+    assert stored is not None
+    assert "failed for agent" in stored.reason
+    assert await store.claim(SLOW, run.id, "another process", 30.0)
+
+
 async def test_a_slow_start_counts_as_a_run() -> None:
     vault = Vault(store := MemoryStore())
     async with worker(vault, coroutines=1) as runtime:

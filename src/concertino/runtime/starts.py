@@ -50,8 +50,8 @@ class Starts:
         return [task.result() for task in tasks if task in done]
 
     async def ended(self, key: str) -> None:
-        """Wait until the work of this key is not in progress."""
-        if (task := self._tasks.get(key)) is not None:
+        """Wait until the work of this key is not in progress, unless the caller is this work."""
+        if (task := self._tasks.get(key)) is not None and task is not asyncio.current_task():
             await asyncio.wait([task])
 
     async def close(self) -> None:

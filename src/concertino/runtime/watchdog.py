@@ -154,7 +154,7 @@ class Watchdog:
                 return False
             live = self._runs.live(OPERATOR, root_id)
             if (live is None or live.done) and root_id not in self._seat.starts and self._seat.capacity(1):
-                await self._take(root_id)
+                await self._seat.starts.begin({root_id: partial(self._take, root_id)})
         return len(due.ready) + len(due.orphaned) > len(due.doubtful)
 
     def _request_stops(self, due: Due) -> None:
@@ -173,10 +173,14 @@ class Watchdog:
             claims = await self._store.claim_due(
                 OPERATOR, owner, self._lease, limit=limit, agents=agents, consumer=consumer
             )
-            began = await self._seat.starts.begin(
-                {claim.root_id: partial(self._begin, claim, since) for claim in claims}
-            )
-            return len(claims) == limit and all(began)
+            works = {}
+            for claim in claims:
+                if claim.root_id in self._seat.starts:  # a start that has failed is about to set it aside
+                    await self._store.release(claim)
+                else:
+                    works[claim.root_id] = partial(self._begin, claim, since)
+            began = await self._seat.starts.begin(works)
+            return len(works) == limit and all(began)
 
     async def settled(self, root_id: str) -> None:
         """Wait until no look that is in progress may resume a tree."""
@@ -228,7 +232,9 @@ class Watchdog:
         return False
 
     async def _is_only_suspect(self, root_id: str) -> bool:
-        """Return whether no other tree that may kill its process is in progress here."""
+        """Return whether no other tree that may kill its process is starting or in progress here."""
+        if self._suspect != root_id and self._suspect in self._seat.starts:
+            return False
         other = self._runs.live(OPERATOR, self._suspect)
         if other is not None and not other.done and self._suspect != root_id:
             stored = await self._store.run(OPERATOR, self._suspect)
