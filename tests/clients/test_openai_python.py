@@ -8,7 +8,11 @@ from typing import Any
 import openai
 import pytest
 
+from concertino import MemoryStore, Scope
+from concertino.events import RunEnded, RunEvent
 from concertino.testing.conformance import SCENARIOS
+
+from .app import runtime_on, served
 
 MODEL = "conformance"
 ENDLESS = ("stop", "resume")
@@ -147,6 +151,31 @@ async def test_a_response_is_streamed_again(client: openai.AsyncOpenAI) -> None:
         await client.responses.retrieve(first[0].response.id, stream=True, starting_after=1)
     with pytest.raises(openai.NotFoundError):
         await client.with_options(api_key="bob").responses.retrieve(first[0].response.id, stream=True)
+
+
+async def test_an_answer_that_has_waited_ends_once() -> None:
+    runtime, ann, key = runtime_on(MemoryStore()), Scope("acme", "ann"), {"Idempotency-Key": "run_that_waits_once"}
+    async with served(runtime) as base, openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="ann") as client:
+        first = await client.responses.create(model=MODEL, input="conform:approval", extra_headers=key)
+        assert "waits for an approval" in first.output_text
+        (wait,) = await runtime.approvals(ann)
+        await runtime.approve(ann, wait.key)
+        (_,) = [event async for event in runtime.events(ann, wait.run_id) if is_over(event[1])]
+        found: list[Any] = [event async for event in await client.responses.retrieve(first.id, stream=True)]
+        assert [event.type for event in found].count("response.completed") == 1
+        final = found[-1].response
+        assert final.output == (await client.responses.retrieve(first.id)).output
+        assert [item.status for item in final.output] == ["completed"] * len(final.output)
+        assert "waits for" not in final.output_text
+        chunks = await client.chat.completions.create(
+            model=MODEL, messages=say("conform:approval"), stream=True, extra_headers=key
+        )
+        ends = [choice.finish_reason async for chunk in chunks for choice in chunk.choices if choice.finish_reason]
+        assert ends == ["stop"]
+
+
+def is_over(event: RunEvent) -> bool:
+    return isinstance(event, RunEnded) and event.agent_path == MODEL and event.result.status == "completed"
 
 
 async def test_cancel_stops_a_run(client: openai.AsyncOpenAI) -> None:

@@ -25,6 +25,7 @@ from concertino.context_state import ContextState
 from concertino.errors import ContextFloorError, ProviderError, RateLimitError, RunError
 from concertino.ids import new_run_id
 from concertino.messages import AssistantMessage, Message, Text, UserMessage
+from concertino.orchestrator import engine as orchestration
 from concertino.testing import Answer, ScriptedModel, asks_for_summary, call
 from concertino.token_engine import TokenEngine
 from concertino.usage import Tokens
@@ -36,13 +37,13 @@ CUT = Answer(text="cut", stop_reason="length")
 SMALL = Resources(limits=lambda *_: Limits(context=8_000, output=500, tool_calls=500), retry=Retry(attempts=1))
 
 
-async def converse(answers: Sequence[Any], turns: int = 60) -> list[int]:
+async def converse(answers: Sequence[Any], turns: int = 60, words: int = 200) -> list[int]:
     """Send *turns* messages, each in a run with one request; return the runs that asked for a summary."""
     history: list[Message] = []
     context, asked, left = None, [], list(answers)
     for turn in range(turns):
-        model = ScriptedModel("word " * 200, summaries=left)
-        chat = Chat(model=model, message="and " * 200, history=history, context=context)
+        model = ScriptedModel("word " * words, summaries=left)
+        chat = Chat(model=model, message="and " * words, history=history, context=context)
         result = await ToolOrchestrator(chat, AgentConfig(), resources=SMALL).run()
         made = sum(map(asks_for_summary, model.requests))
         asked += [turn] * made
@@ -74,6 +75,14 @@ async def test_a_summarizer_that_refused_without_a_bill_is_asked_again_by_the_ne
     """An outage of some minutes must not end the summaries of a long conversation."""
     asked = await converse([RateLimitError("busy")] * 3 + ["notes"] * 50)
     assert len(asked) > 4
+
+
+async def test_a_slow_summarizer_is_asked_again_after_runs_that_did_not_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(orchestration, "PATIENCE", 0.0)
+    slow = Answer(text="notes", before=asyncio.Event().wait)
+    assert len(await converse([slow, slow, *["notes"] * 50], turns=50, words=60)) == 3
 
 
 async def test_a_summary_that_succeeds_forgets_the_failure_before_it() -> None:

@@ -29,6 +29,7 @@ FACTS = {
     "Japanese": ("倉庫の暗証番号", "配送について、倉庫の暗証番号はガ四二です。\n", "ガ四二"),
     "decomposed accents": ("CAFE\u0301", "La table est au Café du Port, référence T-88.\n", "référence T-88"),
     "Greek in capitals": ("ΚΩΔΙΚΟΣ ΑΠΟΘΗΚΗΣ", "κωδικός της αποθήκης είναι γαλάζιο-42.\n", "γαλάζιο-42"),
+    "Hindi": ("बिल का पानी", "पानी का बिल नीला-42 है।\n", "नीला-42"),
     "the middle of a long result": ("POST refund 503", f"{LONG}POST /refund 503: shard-17 down\n{LONG}", "shard-17"),
 }
 SMALL = Limits(context=16_000, output=1_000, tool_calls=500)
@@ -76,3 +77,12 @@ async def test_recall_finds_a_fact_of_a_users_message(kind: str) -> None:
         said += [UserMessage(f"{FILLER * 12}{number}"), AssistantMessage((Text("Yes."),))]
     found = await recalled(fact, query, history=tuple(said))
     assert any(wanted in each for each in found)
+
+
+async def test_a_search_looks_for_a_hundred_words_at_most() -> None:
+    """A model may copy a hostile text into its query, and each word is looked for in the whole conversation."""
+    fact, unknown = "The code is blue-42.\n", [f"unknown{number}" for number in range(100)]
+    first, _ = await recalled(fact, " ".join([*unknown[:99], "blue-42"]))
+    assert fact in first
+    first, _ = await recalled(fact, " ".join([*unknown, "blue-42"]))
+    assert first.startswith("Nothing that was left out")

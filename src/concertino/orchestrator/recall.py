@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from ..ids import digest
 from ..messages import AssistantMessage, Message, ToolMessage
@@ -20,12 +21,14 @@ _PASSAGE = 600
 """Characters of a passage that a search finds."""
 _PASSAGES = 8
 """Passages that a search finds at most."""
+_WORDS = 100
+"""Words of a query that count: each is looked for in all that is not in view."""
 _WORD, _UNSPACED = (
-    re.compile(r"[\w./@:#-]{2,}"),
+    re.compile(r"[\w\u0900-\u0dff./@:#-]{2,}"),
     re.compile(r"(?=([\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{2}))"),
 )
-"""The words of a query, and every pair of characters in scripts that are written without spaces: Thai, Lao, Khmer, kana
-and Chinese."""
+"""The words of a query, with the vowel signs of Indian scripts, which `\\w` lacks; and every pair of characters in
+scripts that are written without spaces: Thai, Lao, Khmer, kana and Chinese."""
 
 
 @record
@@ -88,7 +91,8 @@ def _found_in(parts: Sequence[_Part], query: str) -> list[_Part]:
     whole query most.
     """
     phrase = _folded(query.strip())
-    words = {*_WORD.findall(phrase), *_UNSPACED.findall(phrase)} or {phrase}
+    found = dict.fromkeys([*_WORD.findall(phrase), *_UNSPACED.findall(phrase)]) or [phrase]
+    words = list(islice(found, _WORDS))
     passages = [_Part(part.author, text, part.stored) for part in parts for text in _passages(part.text)]
     folded = [_folded(f"{passage.author}:\n{passage.text}") for passage in passages]
     frequency = {word: sum(word in text for text in folded) for word in words}

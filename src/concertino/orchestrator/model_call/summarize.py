@@ -88,7 +88,8 @@ class Summaries:
                 if self._run.unread is not None:  # the fingerprint of the summary is that of all messages
                     await self._run.unread.read()
         except (asyncio.CancelledError, HookError):
-            window.complete(job, None)
+            # A run that ends does not wait for a slow summary: the next one may ask for it again.
+            window.complete(job, None, billed=False)
             raise
         except Exception as error:  # noqa: BLE001 - a failing adapter must not end the run
             log.warning("run %s: a summary failed: %s", self._run.id, type(error).__name__)

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from ...errors import RunExistsError, UnknownRunError
+from ...events import RunEnded, RunEvent
 from ...orchestrator.agent import AgentConfig
 from ...providers import Model
 from ...runtime import Runtime
@@ -131,7 +132,7 @@ class _API:
             run_id = (await self._runtime.start(chat, agent, run_id=request.headers.get("idempotency-key"))).id
         except RunExistsError as exists:
             run_id = exists.run_id
-        return run_id, name, self._runtime.event_batches(scope, run_id, until="suspended")
+        return run_id, name, self._log(request, run_id)
 
     async def complete(self, request: Request) -> Response:
         """Answer a request of Chat Completions."""
@@ -178,8 +179,8 @@ class _API:
         if query.get("stream", "").lower() not in ("true", "1"):
             return JSONResponse(await self._stored(request, run_id))
         check_streams(request)
-        stored = await self._run(request, run_id)
-        return event_stream(request, _events(*self._log(request, stored)))
+        stream = self._stream(await self._run(request, run_id))
+        return event_stream(request, _events(stream, self._log(request, run_id)))
 
     async def cancel(self, request: Request) -> Response:
         """Stop the run of a response."""
@@ -190,8 +191,8 @@ class _API:
     async def _stored(self, request: Request, run_id: str) -> JsonObject:
         """Return a response as it is now: without its output while it is in progress."""
         stored = await self._run(request, run_id)
-        stream, log = self._log(request, stored)
-        return stream.response if stored.state == "running" else await _whole(stream, log)
+        stream = self._stream(stored)
+        return stream.response if stored.state == "running" else await _whole(stream, self._log(request, run_id))
 
     async def _run(self, request: Request, run_id: str) -> StoredRun:
         stored = await self._runtime.store.run(scope_of(request), run_id)
@@ -199,10 +200,27 @@ class _API:
             raise UnknownRunError(f"there is no response {request.path_params['response']!r}")
         return stored
 
-    def _log(self, request: Request, stored: StoredRun) -> tuple[ResponseStream, _Log]:
-        run_id = stored.start.run_id
-        stream = ResponseStream(run_id, stored.start.agent, int(stored.start.started))
-        return stream, self._runtime.event_batches(scope_of(request), run_id, until="suspended")
+    def _stream(self, stored: StoredRun) -> ResponseStream:
+        return ResponseStream(stored.start.run_id, stored.start.agent, int(stored.start.started))
+
+    def _log(self, request: Request, run_id: str) -> _Log:
+        return _one_end(self._runtime.event_batches(scope_of(request), run_id, until="suspended"), run_id)
+
+
+async def _one_end(log: _Log, run_id: str) -> _Log:
+    """Leave out the suspensions of a run that are over: an answer ends once."""
+
+    def is_suspension(event: RunEvent) -> bool:
+        return isinstance(event, RunEnded) and event.run_id == run_id and event.result.status == "suspended"
+
+    held: LogEvents = ()  # a suspension, as long as no event follows it
+    async with aclosing(log):
+        async for batch in log:
+            held = batch[-1:] if is_suspension(batch[-1][1]) else ()
+            yield [numbered for numbered in batch if not is_suspension(numbered[1])]
+            del batch  # as in `one_by_one`
+    if held:
+        yield held
 
 
 async def _chunks(stream: ChatStream, log: _Log) -> AsyncGenerator[Sequence[JsonObject | str], None]:
