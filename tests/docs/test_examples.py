@@ -20,6 +20,8 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PROGRAMS = ("README.md", "coming-from.md")
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+DELIMITER = re.compile(r"\| *:?--+:? *\|")
+TABLE = re.compile(r"\|( *:?--+:? *\|)+")
 LINK = re.compile(r"\]\(([^)#\s]*)#?([^)\s]*)\)")
 
 
@@ -84,6 +86,13 @@ def test_links_have_targets(page: Path) -> None:
         target = page.parent / link if link else page
         assert target.exists(), f"{page.name} links to {link}"
         assert not anchor or anchor in anchors(target), f"{page.name} links to {link}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_row_of_a_table_is_a_line(page: Path) -> None:
+    """A table whose lines are filled like those of a paragraph is shown as a paragraph."""
+    joined = [line for line in FENCED.sub("", page.read_text()).splitlines() if DELIMITER.search(line)]
+    assert [line for line in joined if not TABLE.fullmatch(line)] == []
 
 
 def anchors(page: Path) -> set[str]:
