@@ -172,6 +172,30 @@ async def test_a_slow_start_counts_as_a_run() -> None:
         assert [event async for _, event in quick.events()][-1].result.text == "hello"
 
 
+async def test_a_single_consumer_keeps_its_target_while_a_slow_start_delays_its_end() -> None:
+    renewed = asyncio.Event()
+
+    class Watched(MemoryStore):
+        async def claim_target(self, *arguments: Any) -> str:
+            renewed.set()
+            return await super().claim_target(*arguments)
+
+    vault = Vault(store := Watched())
+    fleet = Fleet(bell=Bell(), targets={"svc1_desks": ["desk", "clerk"]}, takes=["svc1_desks"])
+    runtime = joined(Runtime([Desk(), Clerk()], vault, store=store, sweep=NEVER, lease=3.0), fleet)
+    async with runtime:
+        (slow,) = await send(store, SLOW)
+        looking = asyncio.create_task(runtime.look())
+        await vault.slow.wait()
+        await looking
+        renewed.clear()
+        closing = asyncio.create_task(runtime.close())
+        await renewed.wait()
+        assert not closing.done()
+        runtime._seat.starts._tasks[slow.id].cancel()
+        await closing
+
+
 async def test_slow_resources_of_one_tenant_delay_no_schedule_of_another() -> None:
     vault = Vault(store := MemoryStore())
     async with worker(vault, sweep=0.01) as runtime:

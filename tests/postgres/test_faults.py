@@ -81,6 +81,21 @@ async def test_events_whose_answer_is_lost_are_stored_once(store: PostgresStore,
     assert [found.first for found in page.rows] == [1]
 
 
+async def test_events_that_replace_a_result_are_stored_once_if_the_answer_is_lost(
+    store: PostgresStore, proxy: Proxy
+) -> None:
+    tree = await start_tree(store)
+    for number in (1, 2):  # the first one prepares the statement
+        proxy.swallows = number - 1
+        done = {"type": "tool_done", "call_id": f"c{number}", "replaces": True}
+        row = EventRow(run_id="r1", entry=1, items=[[0, done]])
+        withheld = [("r1", f"c{number}")]
+        batch = EventBatch(claim=tree.claim, first=number, last=number, rows=[row], withheld=withheld)
+        assert await store.add_events([batch]) == [None]
+    assert proxy.swallows == 0
+    assert [found.first for found in (await store.events(OPERATOR, "r1")).rows] == [1, 2]
+
+
 @pytest.mark.parametrize("answers", range(1, 9))
 async def test_a_transaction_whose_answers_are_lost_is_done_once(
     store: PostgresStore, proxy: Proxy, answers: int

@@ -21,7 +21,7 @@ ResourcesFunction = Callable[[Scope, AgentConfig[Any]], Resources | Awaitable[Re
 resumes it; sub-agents use the resources of their root."""
 
 PATIENCE = 30.0
-"""Seconds that an async function may take: the watchdog resumes one run after the other."""
+"""Seconds that an async function may take: meanwhile, the start counts as a run of the process."""
 
 
 class RunResources:

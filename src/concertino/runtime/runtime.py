@@ -140,9 +140,9 @@ class Runtime(Answering):
             self._watchdog.stop()
             await asyncio.wait([self._watching])
             self._watching = None
-        await self._turns.close()
-        parked = [run for run in self._live.values() if not run.done]
         async with self._seat.held():
+            await self._turns.close()
+            parked = [run for run in self._live.values() if not run.done]
             await park_all(parked, grace)
         self._live.clear()
         for agent in {run.agent for run in parked}:
