@@ -8,8 +8,8 @@ from typing import TypeGuard
 
 from .errors import ConfigurationError
 
-_MOST = 10**15
-"""Largest whole number: float arithmetic is exact up to about nine times as much."""
+_MOST = 2**63 - 1
+"""Largest whole number that every store takes."""
 
 
 def check_whole(kind: str, name: str, value: object, least: int = 1, *, optional: bool = False) -> None:

@@ -66,6 +66,9 @@ async def ask_person(context: ToolContext, message: str, *, seconds: float | Non
     `runtime.resolve(scope, wait.key, answer)` answers it, from any process; with `failed=True`, it is refused. Until
     then, the run is suspended. After the answer, the tool runs again from its beginning, and each question that it has
     asked returns its answer. So ask before any effect.
+
+    The chat page and `POST /api/questions/{key}` let the user of the conversation answer, with any text or object:
+    check the answer before you rely on it.
     """
     return await _ask(_PERSON, context, {"message": message, "seconds": seconds, **details})
 

@@ -1,7 +1,7 @@
 """Transcripts of messages that have left the view: word for word, or the passages of them that match a query.
 
-Each message or passage begins with a mark that is derived from all of them. So no text in a result can pass for another
-message.
+Each of several messages or passages begins with a mark that is derived from all of them. So no text in a result can
+pass for another message. A text that is recalled alone is returned as it is.
 """
 
 from __future__ import annotations

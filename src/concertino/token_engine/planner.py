@@ -37,9 +37,11 @@ _ASKING, _REASONING = 400, 600
 """Tokens of a request for a summary without the conversation, and of its assumed reasoning."""
 _LEAST_SAVED = 16
 """Tokens that an omission must save, and a digest, with four characters for a token."""
-_MOST_FAILURES, _WASTE = 2, 0.02
-"""Consecutive failures after which a run requests no more summaries, and the next runs only where all failures together
-cost at most this share of the bill."""
+_MOST_FAILURES = 2
+"""Consecutive failures after which a run requests no more summaries."""
+_WASTE, _WASTE_IF_FULL = 0.02, 0.1
+"""Largest shares of the bill that all consecutive failures may cost, with the next one; in a full window at the price
+of a cached prefix, since going without summaries costs more there, and omits messages."""
 _PAUSE = 1_000
 """Bytes for which the next plan waits, or a tenth of the view's tokens if that is more: about 3 % of the view."""
 _RECORD = (
@@ -165,8 +167,9 @@ class Planner:
             return None
         if tokens <= start and tokens < self._window.floor:
             return None
-        most = rule.write * tokens + rule.output * self._window.reserve
-        if failures >= _MOST_FAILURES and (failures + 1) * most >= _WASTE * bill:
+        share, per_token = (_WASTE_IF_FULL, rule.read) if tokens > start else (_WASTE, rule.write)
+        most = per_token * tokens + rule.output * self._window.reserve
+        if failures >= _MOST_FAILURES and (failures + 1) * most >= share * bill:
             return None
         span = self._span(self._end())
         frees = size_in(tokens, retention.frees)
