@@ -209,16 +209,20 @@ class _API:
 
 async def _one_end(log: _Log, run_id: str) -> _Log:
     """Leave out the suspensions of a run that are over: an answer ends once."""
-
-    def is_suspension(event: RunEvent) -> bool:
-        return isinstance(event, RunEnded) and event.run_id == run_id and event.result.status == "suspended"
-
     held: LogEvents = ()  # a suspension, as long as no event follows it
     async with aclosing(log):
         async for batch in log:
-            held = batch[-1:] if is_suspension(batch[-1][1]) else ()
-            yield [numbered for numbered in batch if not is_suspension(numbered[1])]
-            del batch  # as in `one_by_one`
+            shown: list[tuple[int, RunEvent]] = []
+            held = ()
+            for numbered in batch:  # no calls: this runs for each delta
+                event = numbered[1]
+                if isinstance(event, RunEnded) and event.run_id == run_id and event.result.status == "suspended":
+                    held = (numbered,)
+                else:
+                    held = ()
+                    shown.append(numbered)
+            del batch, numbered, event  # as in `one_by_one`
+            yield shown
     if held:
         yield held
 
