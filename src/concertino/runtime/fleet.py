@@ -118,7 +118,7 @@ class Seat:
     def consumer(self) -> Consumer | None:
         """Return this process as the only consumer of targets, for a claim; None if it is not.
 
-        The store knows best: this process may be frozen between its own look at a lease and its claim.
+        The store checks the leases again: this process may have been frozen since it checked them itself.
         """
         return Consumer(owner=self._owner, targets=list(self._held)) if self._held else None
 

@@ -70,9 +70,9 @@ class PooledConnection:
         self._connect, self._patience, self._read_only = connect, patience, read_only
         self._most = sessions
         self._waiting: deque[Strand] = deque()
-        """Strands that no session is free for."""
+        """Strands that wait for a free session."""
         self._free: list[SimpleQueue[Strand | None]] = []
-        """By free session: where it gets its next strand. The last one has worked last."""
+        """The inboxes of the free sessions; the session of the last one has worked last."""
         self._strands: dict[str, Strand] = {}
         self._lock = threading.Lock()
         self._open = 0
