@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import ipaddress
 import os
 import socket
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -53,21 +53,42 @@ def _is_address(host: object) -> bool:
     return False
 
 
-def _guard(event: str, details: tuple[Any, ...]) -> None:
-    """Refuse every connection and every look-up off this machine, by whichever library and thread it is made."""
-    if event == "socket.getaddrinfo" or event.startswith("socket.gethostby"):
-        host = details[0]
-        if _is_address(host):
-            return  # it is converted, not looked up
-    elif event in ("socket.connect", "socket.sendto", "socket.sendmsg") and isinstance(details[1], tuple):
-        host = details[1][0]
-    else:
-        return
+def _refuse(host: object, call: str) -> None:
     if not _is_local(host):
-        raise AssertionError(f"a test tried to reach {host!r}: {event}")
+        raise AssertionError(f"a test tried to reach {host!r}: {call}")
 
 
-sys.addaudithook(_guard)  # it cannot be removed: it guards the whole session, also while tests are collected
+def _guard_lookup(name: str) -> None:
+    lookup = getattr(socket, name)
+
+    @functools.wraps(lookup)
+    def guarded(host: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _is_address(host):  # an address is converted, not looked up
+            _refuse(host, name)
+        return lookup(host, *args, **kwargs)
+
+    setattr(socket, name, guarded)
+
+
+def _guard_method(name: str) -> None:
+    method = getattr(socket.socket, name)
+
+    @functools.wraps(method)
+    def guarded(self: socket.socket, *args: Any) -> Any:
+        if isinstance(args[-1], tuple):  # the address is the last argument; that of a Unix socket is a path
+            _refuse(args[-1][0], name)
+        return method(self, *args)
+
+    setattr(socket.socket, name, guarded)
+
+
+# The whole session refuses every connection and look-up off this machine, also while tests are collected. An audit hook
+# would do it too, but in Python 3.11 a thread that switches in the hook makes `sys.settrace`, and with it a coverage
+# measurement, fail in another thread (CPython's issue 98257).
+for each in ("getaddrinfo", "gethostbyname", "gethostbyname_ex", "gethostbyaddr"):
+    _guard_lookup(each)
+for each in ("connect", "connect_ex", "sendto", "sendmsg"):
+    _guard_method(each)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
