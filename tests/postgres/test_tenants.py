@@ -32,7 +32,7 @@ _RUNS = """
 async def open_store(url: str, schema: str) -> PostgresStore:
     """Return a store with a run whose copies are to be due."""
     store = await PostgresStore.open(url, schema=schema)
-    await start_tree(store)
+    await start_tree(store, seconds=1e9)
     return store
 
 
@@ -41,7 +41,7 @@ def add_runs(url: str, schema: str, first: int, last: int, tenant: str, ready_at
     with psycopg.connect(url, options=f"-c search_path={schema}", autocommit=True) as connection:
         connection.execute(_RUNS.format(tenant=tenant, first=first, last=last).encode())
         connection.execute(_HEADS.format(ready_at=ready_at).encode())
-        connection.execute("VACUUM ANALYZE")
+        connection.execute("VACUUM ANALYZE runs, heads")
 
 
 async def claimed(store: PostgresStore, limit: int) -> list[str]:
