@@ -63,22 +63,23 @@ async def test_an_append_whose_answer_is_lost_is_written_once(store: PostgresSto
 
 
 async def test_a_start_whose_answer_is_lost_is_one_run(store: PostgresStore, proxy: Proxy) -> None:
-    await store.runs(OPERATOR)  # the answer to be lost is not that of the login
-    proxy.swallows = 1
-    tree = await start_tree(store)
-    assert proxy.swallows == 0
-    await tree.append()
-    assert len(await store.runs(OPERATOR)) == 1
+    await store.runs(OPERATOR)
+    for number in (1, 2, 3):  # the answer to the login, then to the statement's preparation, and to the call
+        proxy.swallows = number > 1
+        tree = await start_tree(store, f"r{number}")
+        assert proxy.swallows == 0
+        await tree.append()
+    assert len(await store.runs(OPERATOR)) == 3
 
 
 async def test_events_whose_answer_is_lost_are_stored_once(store: PostgresStore, proxy: Proxy) -> None:
     tree = await start_tree(store)
-    proxy.swallows = 1
-    row = EventRow(run_id="r1", entry=1, items=[[0, {"type": "x"}]])
-    assert await store.add_events([EventBatch(claim=tree.claim, first=1, last=1, rows=[row])]) == [None]
+    for number in (1, 2):  # the first one prepares the statement
+        proxy.swallows = number - 1
+        row = EventRow(run_id="r1", entry=1, items=[[0, {"type": "x"}]])
+        assert await store.add_events([EventBatch(claim=tree.claim, first=number, last=number, rows=[row])]) == [None]
     assert proxy.swallows == 0
-    page = await store.events(OPERATOR, "r1")
-    assert [found.first for found in page.rows] == [1]
+    assert [found.first for found in (await store.events(OPERATOR, "r1")).rows] == [1, 2]
 
 
 async def test_events_that_replace_a_result_are_stored_once_if_the_answer_is_lost(

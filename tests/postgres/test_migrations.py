@@ -36,7 +36,7 @@ async def test_rows_of_an_earlier_version_stay(url: str, schema: str, newest: An
     newest(*ALL[:version])
     with pytest.MonkeyPatch.context() as patch:
         if version == 1:  # the rules alone write it, without the functions
-            patch.setattr("concertino.storage.postgres.connection.call_of", lambda *_: None)
+            patch.setattr("concertino.storage.postgres.single_trip._CALLS", {})
         async with await PostgresStore.open(url, schema=schema) as store:
             tree = await start_tree(store, seconds=0.0)
             await tree.append("model_answered", messages=[whole("a")], usage=[record(1)])

@@ -9,17 +9,27 @@ from typing import Any
 import psycopg
 import pytest
 
+from concertino.storage.postgres.direct import Lane, Strand
+from concertino.storage.postgres.single_trip import Call
+
 
 @contextmanager
 def counted_trips() -> Iterator[list[str]]:
-    """Collect an item for each time that a connection waits for the server."""
+    """Collect an item for each time that a connection, or the event loop for it, waits for the server."""
     found: list[str] = []
-    waits = psycopg.Connection.wait
+    waits, sends = psycopg.Connection.wait, Lane.send
 
     def wait(self: Any, work: Any, *arguments: Any, **options: Any) -> Any:
         found.append(getattr(work, "__qualname__", ""))
         return waits(self, work, *arguments, **options)
 
+    def send(self: Lane, strand: Strand, call: Call, loop: Any) -> bool:
+        sent = sends(self, strand, call, loop)
+        if sent:
+            found.append(call.sql)
+        return sent
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Lane, "send", send)
         patch.setattr(psycopg.Connection, "wait", wait)
         yield found

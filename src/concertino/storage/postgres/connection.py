@@ -1,28 +1,24 @@
-"""The sessions of a store: threads that each own one, so that the event loop never waits for the server."""
+"""The sessions of a store, each used by a thread of its own or by the event loop, which never waits for the server."""
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import random
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
-from itertools import count
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-import psycopg
-
 from ...errors import StorageError
-from ..sql.jobs import Job, Outcome, deliver
+from ..sql.jobs import Job, deliver, set_futures
 from ..sql.session import Write
-from .errors import OLD_PLAN, READ_ONLY, explain, is_conflict, may_pass
-from .session import Connect, LostError, PostgresSession
-from .single_trip import UNUSUAL, call_of
+from .attempts import Attempts
+from .direct import Lane, Strand, running_loop
+from .session import Connect, PostgresSession
+from .single_trip import DIRECT, call_of
 
 if TYPE_CHECKING:
     from .sealer import Sealer
@@ -33,23 +29,12 @@ T = TypeVar("T")
 SESSIONS = 8
 """Most connections of one store."""
 MAX_BATCH = 64
-_CONFLICTS = 5
-"""How often work is repeated because another transaction inserted the same key."""
-
-
-class Strand:
-    """Jobs to be done one after the other: the writes to one tree, or a single call."""
-
-    __slots__ = ("jobs", "tree")
-
-    def __init__(self, tree: str) -> None:
-        self.tree = tree
-        self.jobs: deque[Job] = deque()
 
 
 class PooledConnection:
     """Runs work in up to *sessions* sessions.
 
+    The event loop sends the frequent writes itself. Threads do everything else, and what the loop could not finish.
     The writes to a tree are done in the order of the calls, also by different sessions. Everything else is done by
     the free session that has worked last: it has prepared most statements. A session's connection is made when it is
     needed first. Work that a lost connection or a conflict between transactions has interrupted is repeated.
@@ -67,12 +52,18 @@ class PooledConnection:
         """Name the database for messages; *connect* opens a connection to it, and *sealer* seals content."""
         self._sealer = sealer
         self.name = name
-        self._connect, self._patience, self._read_only = connect, patience, read_only
+        self._attempts = Attempts(name, patience, read_only, sealer)
+        self._session = partial(PostgresSession, connect, patience, read_only, sealer)
         self._most = sessions
         self._waiting: deque[Strand] = deque()
         """Strands that wait for a free session."""
-        self._free: list[SimpleQueue[Strand | None]] = []
-        """The inboxes of the free sessions; the session of the last one has worked last."""
+        self._free: list[Lane] = []
+        """Free sessions that no event loop watches; the last one has worked last."""
+        self._watched: list[Lane] = []
+        """Free sessions that an event loop watches; likewise."""
+        self._lanes: list[Lane] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The event loop of the last job."""
         self._strands: dict[str, Strand] = {}
         self._lock = threading.Lock()
         self._open = 0
@@ -109,6 +100,9 @@ class PooledConnection:
 
     def _submit(self, work: Any, tree: str) -> asyncio.Future[Any]:
         job = Job(work)
+        if job.loop is not self._loop:
+            self._loop = job.loop
+            self._rescue()
         with self._lock:
             if self._closing:
                 raise StorageError(f"the store of {self.name} is closed: open it again")
@@ -121,91 +115,112 @@ class PooledConnection:
             if tree:
                 self._strands[tree] = strand
             self._open += 1
-            if self._free:
-                self._free.pop().put(strand)
-                return job.future
-            self._waiting.append(strand)
-            if len(self._threads) < self._most:
-                thread = threading.Thread(target=self._work, name="concertino-postgres", daemon=True)
-                self._threads.append(thread)
-                thread.start()
+            lanes = (self._watched or self._free) if self._is_direct(job) else (self._free or self._watched)
+            lane = lanes.pop() if lanes else None
+            if lane is None:
+                self._waiting.append(strand)
+                if len(self._threads) < self._most:
+                    thread = threading.Thread(target=self._work, name="concertino-postgres", daemon=True)
+                    self._threads.append(thread)
+                    thread.start()
+        if lane is not None:
+            self._begin(lane, strand)
         return job.future
 
+    def _is_direct(self, job: Job) -> bool:
+        """Return whether the event loop may do *job* itself: to seal content may take a while."""
+        return self._sealer is None and type(job.work) in DIRECT
+
+    def _begin(self, lane: Lane, strand: Strand) -> None:
+        """Send the call of the first job of *strand*, or else let the thread do the jobs."""
+        job = strand.jobs[0]
+        if self._is_direct(job) and job.loop is running_loop():
+            assert isinstance(job.work, Write)
+            with suppress(Exception):  # a value that cannot be encoded, for one: the thread reports it
+                call = call_of(job.work)
+                if call is not None and lane.send(strand, call, job.loop):
+                    return
+        lane.give(strand)
+
+    def _end_call(self, lane: Lane, value: Any) -> None:
+        """Deliver the *value* of the call that was sent on *lane*; None: leave it to the thread."""
+        strand, lane.strand = lane.strand, None
+        assert strand is not None and strand.call is not None
+        if value is None:
+            lane.give(strand)
+            return
+        job = strand.jobs[0]
+        try:
+            job.outcome = strand.call.result(value), None
+        except Exception as error:  # noqa: BLE001 - the caller raises it
+            job.outcome = None, error
+        set_futures([job])
+        strand.call = None
+        following: Strand | None = None
+        with self._lock:
+            strand.jobs.popleft()
+            self._put_back(strand)
+            if self._waiting:
+                following = self._waiting.popleft()
+            elif self._open or not self._closing:
+                self._watched.append(lane)
+                return
+        if following is None:
+            lane.give(None)
+        else:
+            self._begin(lane, following)
+
+    def _rescue(self) -> None:
+        """Let threads do the calls of event loops that run no longer."""
+        for lane in tuple(self._lanes):
+            if lane.strand is not None and lane.loop is not None and not lane.loop.is_running():
+                lane.fail()
+
     def _work(self) -> None:
-        session = PostgresSession(self._connect, self._patience, self._read_only, self._sealer)
-        inbox: SimpleQueue[Strand | None] = SimpleQueue()
-        while (strand := self._next(inbox)) is not None:
+        session = self._session()
+        lane = Lane(session, self._end_call)
+        self._lanes.append(lane)
+        while (strand := self._next(lane)) is not None:
+            call, unusual = strand.call, strand.unusual
+            strand.call, strand.unusual = None, False
             jobs = self._taken(strand)
             for job in jobs:
-                job.outcome = self._outcome(session, job.work)
+                job.outcome = self._attempts.outcome(session, job.work, call, unusual)
+                call, unusual = None, False
             deliver(jobs)
-            del jobs, job  # they may be large
-            self._put_back(strand)
+            del jobs, job, call  # they may be large
+            with self._lock:
+                self._put_back(strand)
         session.close()
         with self._lock:
             self._threads.remove(threading.current_thread())
             if not self._threads:
                 self._end()
 
-    def _next(self, inbox: SimpleQueue[Strand | None]) -> Strand | None:
-        """Return the next strand for the session with this inbox; None at the end."""
+    def _next(self, lane: Lane) -> Strand | None:
+        """Return the next strand for the thread of *lane*; None at the end."""
         with self._lock:
             if self._waiting:
                 return self._waiting.popleft()
             if self._closing and not self._open:
                 return None
-            self._free.append(inbox)
-        return inbox.get()
+            self._free.append(lane)
+        return lane.inbox.get()
 
     def _taken(self, strand: Strand) -> list[Job]:
         with self._lock:
             return [strand.jobs.popleft() for _ in range(min(len(strand.jobs), MAX_BATCH))]
 
     def _put_back(self, strand: Strand) -> None:
-        with self._lock:
-            if strand.jobs:
-                self._waiting.append(strand)
-                return
-            if strand.tree:
-                del self._strands[strand.tree]
-            self._open -= 1
-            if self._closing:
-                self._end_threads()
-
-    def _outcome(self, session: PostgresSession, work: Any) -> Outcome:
-        """Return the outcome of *work*, repeated while that may help."""
-        deadline, usual, call = None, isinstance(work, Write), None
-        for tries in count():
-            try:
-                call = call or (call_of(work, self._sealer) if usual else None)
-                if call is not None and (found := session.call(call)) is not None:
-                    return call.result(found), None
-                return _done(session, work), None
-            except LostError:
-                pass
-            except psycopg.Error as error:
-                session.reset()
-                if error.sqlstate == UNUSUAL:
-                    usual, call = False, None
-                    continue
-                deadline = deadline or time.monotonic() + self._patience  # from the first failure on
-                conflict = is_conflict(error) and tries < _CONFLICTS
-                refused = error.sqlstate == READ_ONLY
-                if not (conflict or may_pass(error)) or time.monotonic() > deadline or (refused and self._read_only):
-                    return None, self._explained(error)
-                if refused or error.sqlstate == OLD_PLAN:
-                    session.close()  # the server is a standby now, so look for the primary; or prepare anew
-            except (UnicodeError, OverflowError) as error:
-                return None, self._explained(error)
-            except BaseException as error:  # noqa: BLE001 - the caller raises it
-                return None, error
-            time.sleep(min(0.01 * 2**tries, 0.5) * (0.5 + random.random()))  # noqa: S311 - to spread retries
-        raise AssertionError("it returns from the loop")
-
-    def _explained(self, error: Exception) -> Exception:
-        explained = explain(error, self.name)
-        explained.__cause__ = error
-        return explained
+        """Queue *strand* if it has more jobs, or else end it; with the lock."""
+        if strand.jobs:
+            self._waiting.append(strand)
+            return
+        if strand.tree:
+            del self._strands[strand.tree]
+        self._open -= 1
+        if self._closing:
+            self._end_threads()
 
     def _begin_closing(self) -> None:
         with self._lock:
@@ -215,6 +230,7 @@ class PooledConnection:
             if not self._threads:
                 self._end()
             self._end_threads()
+        self._rescue()
         atexit.unregister(self._stop)
 
     def _end(self) -> None:
@@ -225,26 +241,14 @@ class PooledConnection:
     def _end_threads(self) -> None:
         """End the threads once no work is left."""
         if not self._open:
-            while self._free:
-                self._free.pop().put(None)
+            for lanes in (self._free, self._watched):
+                while lanes:
+                    lanes.pop().give(None)
 
     def _stop(self) -> None:
         self._begin_closing()
         for thread in tuple(self._threads):
             thread.join()
-
-
-def _done(session: PostgresSession, work: Any) -> Any:
-    """Return the result of *work*; a write is done in a transaction, under the lock of its tree."""
-    if not isinstance(work, Write):
-        return work(session)
-    with session.transaction():
-        if work.tree:
-            session.lock(work.lock, {"run_id": work.tree})
-        result = work.work(session)
-    if work.erased:
-        session.checkpoint()
-    return result
 
 
 def _called(work: Callable[..., T], arguments: Any, options: Any, session: PostgresSession) -> T:

@@ -128,6 +128,10 @@ class PostgresSession:
         self.sealer = sealer
         self._connect, self._patience = connect, patience
         self.read_only = read_only
+        self.silence = patience + 1
+        """Seconds without an answer after which a connection is given up: longer than any statement may take."""
+        self.prepared: dict[str, bytes] = {}
+        """The names of the statements that the event loop has prepared on this connection."""
         self._connection: psycopg.Connection[Any] | None = None
         self._cursor: RawCursor[Any] | None = None
         """The cursor of the calls: making one for each would cost as much as a third of a call."""
@@ -139,7 +143,13 @@ class PostgresSession:
         """The connection, made anew if it is closed. Raises `psycopg.OperationalError`."""
         if self._connection is None or self._connection.closed:
             self._connection = self._connect()
+            self.prepared = {}
         return self._connection
+
+    @property
+    def open_connection(self) -> psycopg.Connection[Any] | None:
+        """The connection if it is open, else None."""
+        return None if self._connection is None or self._connection.closed else self._connection
 
     def execute(self, sql: str, parameters: Any = (), /) -> Cursor:
         """Run one statement."""

@@ -154,6 +154,9 @@ _CALLS: dict[type, Callable[[Any, Sealer | None], Call | None]] = {
     ClaimingDue: _claim_due,
 }
 
+DIRECT = frozenset({Appending, Beginning, AddingEvents})
+"""The writes whose calls have one argument, in JSON: the event loop may send them."""
+
 
 def _form(entry: Entry, rows: EntryRows, sealer: Sealer | None) -> dict[str, Any] | None:
     """Return the argument of `write_entry`; None if it does not write all of *entry*."""

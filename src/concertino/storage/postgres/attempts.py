@@ -1,0 +1,76 @@
+"""Work in a session, repeated after lost connections and conflicts between transactions."""
+
+from __future__ import annotations
+
+import random
+import time
+from itertools import count
+from typing import Any
+
+import psycopg
+
+from ..sql.jobs import Outcome
+from ..sql.session import Sealer, Write
+from .errors import OLD_PLAN, READ_ONLY, explain, is_conflict, may_pass
+from .session import LostError, PostgresSession
+from .single_trip import UNUSUAL, Call, call_of
+
+_CONFLICTS = 5
+"""How often work is repeated because another transaction inserted the same key."""
+
+
+class Attempts:
+    """Does work for a store, and tries again for up to *patience* seconds from the first failure on."""
+
+    def __init__(self, name: str, patience: float, read_only: bool, sealer: Sealer | None) -> None:
+        """Name the database for messages."""
+        self._name, self._patience, self._read_only, self._sealer = name, patience, read_only, sealer
+
+    def outcome(self, session: PostgresSession, work: Any, call: Call | None, unusual: bool) -> Outcome:
+        """Return the outcome of *work*, repeated while that may help; its *call* may have been sent before."""
+        deadline, usual = None, isinstance(work, Write) and not unusual
+        call = None if unusual else call
+        for tries in count():
+            try:
+                call = call or (call_of(work, self._sealer) if usual else None)
+                if call is not None and (found := session.call(call)) is not None:
+                    return call.result(found), None
+                return _done(session, work), None
+            except LostError:
+                pass
+            except psycopg.Error as error:
+                session.reset()
+                if error.sqlstate == UNUSUAL:
+                    usual, call = False, None
+                    continue
+                deadline = deadline or time.monotonic() + self._patience  # from the first failure on
+                conflict = is_conflict(error) and tries < _CONFLICTS
+                refused = error.sqlstate == READ_ONLY
+                if not (conflict or may_pass(error)) or time.monotonic() > deadline or (refused and self._read_only):
+                    return None, self._explained(error)
+                if refused or error.sqlstate == OLD_PLAN:
+                    session.close()  # the server is a standby now, so look for the primary; or prepare anew
+            except (UnicodeError, OverflowError) as error:
+                return None, self._explained(error)
+            except BaseException as error:  # noqa: BLE001 - the caller raises it
+                return None, error
+            time.sleep(min(0.01 * 2**tries, 0.5) * (0.5 + random.random()))  # noqa: S311 - to spread retries
+        raise AssertionError("it returns from the loop")
+
+    def _explained(self, error: Exception) -> Exception:
+        explained = explain(error, self._name)
+        explained.__cause__ = error
+        return explained
+
+
+def _done(session: PostgresSession, work: Any) -> Any:
+    """Return the result of *work*; a write is done in a transaction, under the lock of its tree."""
+    if not isinstance(work, Write):
+        return work(session)
+    with session.transaction():
+        if work.tree:
+            session.lock(work.lock, {"run_id": work.tree})
+        result = work.work(session)
+    if work.erased:
+        session.checkpoint()
+    return result

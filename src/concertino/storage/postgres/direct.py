@@ -1,0 +1,214 @@
+"""Calls of functions that the event loop sends and reads itself.
+
+A step's writes are such calls. To give one to a thread and its result back costs more CPU than the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from queue import SimpleQueue
+from typing import Any
+
+import psycopg
+from psycopg import pq
+from psycopg.pq.abc import PGconn, PGresult
+from pydantic_core import from_json
+
+from ..sql.jobs import Job
+from .session import PostgresSession
+from .single_trip import UNUSUAL, Call
+
+_NOT_PREPARED = b"26000"
+"""SQLSTATE of a statement that is prepared no longer, as after a rollback."""
+_numbers = count()
+
+
+class Strand:
+    """Jobs to be done one after the other: the writes to one tree, or a single call."""
+
+    __slots__ = ("call", "jobs", "tree", "unusual")
+
+    def __init__(self, tree: str) -> None:
+        self.tree = tree
+        self.jobs: deque[Job] = deque()
+        self.call: Call | None = None
+        """The call of the first job once it was sent: sent again, it is done only once."""
+        self.unusual = False
+        """Whether the first job is left to the rules."""
+
+
+class Lane:
+    """A session that its thread uses, or an event loop, which watches the connection from its first call on."""
+
+    def __init__(self, session: PostgresSession, done: Callable[[Lane, Any], None]) -> None:
+        """*done* is called with the JSON value of a call, or with None if the thread has to do it."""
+        self.session = session
+        self.inbox: SimpleQueue[Strand | None] = SimpleQueue()
+        """What the thread is to do; None: it ends."""
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The event loop that watches the connection."""
+        self.strand: Strand | None = None
+        """Its first job's call is under way."""
+        self._done = done
+        self._pgconn: PGconn | None = None
+        self._socket = -1
+        self._unprepared: bytes | None = None
+        """The name of the statement that is prepared for the call."""
+        self._answer: PGresult | None = None
+        self._begun = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def send(self, strand: Strand, call: Call, loop: asyncio.AbstractEventLoop) -> bool:
+        """Send the *call* of the first job of *strand* without waiting; return whether it is under way."""
+        strand.call = call
+        try:
+            if not self._watch(loop):
+                return False
+            self._begun, self._answer = loop.time(), None
+            self._query(call)
+        except UnicodeError:  # nothing was sent
+            return False
+        except psycopg.Error:
+            self._lose()
+            return False
+        self.strand = strand
+        return True
+
+    def give(self, strand: Strand | None) -> None:
+        """Let the thread do *strand*; None: let it end."""
+        loop = self.loop
+        if loop is not None and loop is not running_loop() and loop.is_running():
+            with suppress(RuntimeError):  # it has closed meanwhile
+                loop.call_soon_threadsafe(self.give, strand)
+                return
+        self._leave()
+        self.inbox.put(strand)
+
+    def fail(self) -> None:
+        """Give up the call that is under way, with its connection."""
+        self._lose()
+        self._done(self, None)
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Let *loop* watch the connection; return whether a call can be sent."""
+        connection = self.session.open_connection
+        if connection is None or connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+            return False
+        if self.loop is loop:
+            return True
+        if self.loop is not None:
+            if self.loop.is_running():
+                return False
+            self._leave()
+        self._pgconn, self._socket = connection.pgconn, connection.pgconn.socket
+        try:
+            loop.add_reader(self._socket, self._read)
+        except NotImplementedError:  # Windows' default loop
+            return False
+        self.loop = loop
+        return True
+
+    def _query(self, call: Call) -> None:
+        """Send *call*, or have its statement prepared first."""
+        pgconn, loop, name = self._pgconn, self.loop, self.session.prepared.get(call.sql)
+        assert pgconn is not None and loop is not None
+        if name is None:
+            self._unprepared = b"call_%d" % next(_numbers)
+            pgconn.send_prepare(self._unprepared, call.sql.encode())
+        else:
+            self._unprepared = None
+            pgconn.send_query_prepared(name, [text.encode() for text in call.arguments])
+        if pgconn.flush():
+            loop.add_writer(self._socket, self._write)
+        if self._timer is None:
+            self._timer = loop.call_later(self.session.silence, self._end_silence)
+
+    def _write(self) -> None:
+        """Send what the socket did not take before."""
+        assert self._pgconn is not None and self.loop is not None
+        try:
+            if not self._pgconn.flush():
+                self.loop.remove_writer(self._socket)
+        except psycopg.Error:
+            self.fail()
+
+    def _read(self) -> None:
+        """Read what the server has sent."""
+        pgconn = self._pgconn
+        assert pgconn is not None
+        try:
+            pgconn.consume_input()
+            while self.strand is not None and not pgconn.is_busy():
+                if (found := pgconn.get_result()) is not None:
+                    self._answer = found
+                elif not self._went_on(self.strand):
+                    self._done(self, self._value(self.strand))
+                    break
+        except psycopg.Error:
+            if self.strand is not None:
+                self.fail()
+            else:
+                self._lose()  # the server has closed the connection
+
+    def _went_on(self, strand: Strand) -> bool:
+        """Send the call of *strand* if its statement was prepared just now."""
+        call, answer = strand.call, self._answer
+        assert call is not None
+        if self._unprepared is None or answer is None or answer.status != pq.ExecStatus.COMMAND_OK:
+            return False
+        self.session.prepared[call.sql] = self._unprepared
+        self._answer = None
+        self._query(call)
+        return True
+
+    def _value(self, strand: Strand) -> Any:
+        """Return the value of the function; None if the call has failed or done nothing."""
+        answer = self._answer
+        if answer is None or answer.status != pq.ExecStatus.TUPLES_OK:
+            state = None if answer is None else answer.error_field(pq.DiagnosticField.SQLSTATE)
+            if state == _NOT_PREPARED:
+                self.session.prepared.clear()
+            strand.unusual = state == UNUSUAL.encode()
+            return None
+        value = answer.get_value(0, 0)
+        strand.unusual = value is None
+        return None if value is None else from_json(value)
+
+    def _end_silence(self) -> None:
+        """Give up a call that is not answered in time, as through a link that drops everything."""
+        assert self.loop is not None
+        self._timer = None
+        if self.strand is None:
+            return
+        end = self._begun + self.session.silence
+        if self.loop.time() < end:
+            self._timer = self.loop.call_at(end, self._end_silence)
+        else:
+            self.fail()
+
+    def _leave(self) -> None:
+        """End the watch of the event loop, which is this one or does not run."""
+        loop, timer, self.loop, self._timer = self.loop, self._timer, None, None
+        if loop is not None:
+            with suppress(RuntimeError):  # it is closed
+                loop.remove_reader(self._socket)
+                loop.remove_writer(self._socket)
+        if timer is not None:
+            timer.cancel()
+
+    def _lose(self) -> None:
+        self._leave()
+        if self._pgconn is not None:
+            self._pgconn.finish()
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that runs in this thread, or None."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
