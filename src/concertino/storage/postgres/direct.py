@@ -121,7 +121,7 @@ class Lane:
             pgconn.send_prepare(self._unprepared, call.sql.encode())
         else:
             self._unprepared = None
-            pgconn.send_query_prepared(name, [text.encode() for text in call.arguments])
+            pgconn.send_query_prepared(name, [None if text is None else text.encode() for text in call.arguments])
         if pgconn.flush():
             loop.add_writer(self._socket, self._write)
         if self._timer is None:

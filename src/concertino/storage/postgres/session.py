@@ -30,8 +30,6 @@ log = logging.getLogger("concertino")
 Connect = Callable[[], "psycopg.Connection[Any]"]
 
 _PAUSE = 0.02
-_KEPT = 65_536
-"""Most characters of a call's argument that a cursor may keep until the next call."""
 _NUMBERED = (
     *("add_entry", "add_outcome", "add_end", "add_event_row"),
     *("add_conversation", "add_turn", "add_memory", "add_schedule"),
@@ -133,8 +131,6 @@ class PostgresSession:
         self.prepared: dict[str, bytes] = {}
         """The names of the statements that the event loop has prepared on this connection."""
         self._connection: psycopg.Connection[Any] | None = None
-        self._cursor: RawCursor[Any] | None = None
-        """The cursor of the calls: making one for each would cost as much as a third of a call."""
         self._now: float | None = None
         """The time at which the transaction began."""
 
@@ -160,10 +156,7 @@ class PostgresSession:
 
     def call(self, call: Call) -> Any:
         """Return the result of a function, called in a transaction of its own; None if it has done nothing."""
-        connection, cursor = self.connection, self._cursor
-        if cursor is None or cursor.connection is not connection:
-            cursor = RawCursor(connection)
-        self._cursor = cursor if len(call.arguments[0]) <= _KEPT else None
+        cursor = RawCursor(self.connection)
         return cursor.execute(call.sql, call.arguments, prepare=True).fetchone()[0]  # type: ignore[index]  # a function has a result
 
     def now(self) -> float:

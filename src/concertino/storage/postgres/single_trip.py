@@ -23,7 +23,7 @@ from ..sql.rows import EntryRows, claim_accounts, hash_key, scope_key, storable_
 from ..sql.sealing import sealed_end, sealed_rows
 from ..sql.session import Sealer, Write
 from ..types import Claim, Entry, Head
-from .texts import ESCAPE, SEALED, Wire, plain_text
+from .texts import ESCAPE, SEALED, Wire, plain_text, stored_text
 
 UNUSUAL = "CN000"
 """SQLSTATE with which a function leaves its work to the rules."""
@@ -35,7 +35,7 @@ class Call(NamedTuple):
     """A call of a function."""
 
     sql: str
-    arguments: tuple[Any, ...]
+    arguments: tuple[Wire | None, ...]
     result: Callable[[Any], Any]
     """Makes the write's result of the function's."""
 
@@ -141,10 +141,10 @@ def _claim_due(write: ClaimingDue, _sealer: Sealer | None) -> Call | None:
             for root_id, tenant, user, epoch, tries, sure in found
         ]
 
-    arguments = (write.owner, process_of(write.owner), write.seconds, write.limit, write.agents)
+    given = (write.owner, process_of(write.owner), write.seconds, write.limit, write.agents)
     if write.in_turn:
-        return Call("SELECT claim_in_turn($1, $2, $3, $4, $5, $6)", (*arguments, write.last), turns)
-    return Call("SELECT claim_due($1, $2, $3, $4, $5)", arguments, claims)
+        return Call("SELECT claim_in_turn($1, $2, $3, $4, $5, $6)", _texts(*given, write.last), turns)
+    return Call("SELECT claim_due($1, $2, $3, $4, $5)", _texts(*given), claims)
 
 
 _CALLS: dict[type, Callable[[Any, Sealer | None], Call | None]] = {
@@ -154,8 +154,8 @@ _CALLS: dict[type, Callable[[Any, Sealer | None], Call | None]] = {
     ClaimingDue: _claim_due,
 }
 
-DIRECT = frozenset({Appending, Beginning, AddingEvents})
-"""The writes whose calls have one argument, in JSON: the event loop may send them."""
+DIRECT = frozenset(_CALLS)
+"""The writes that the event loop may send."""
 
 
 def _form(entry: Entry, rows: EntryRows, sealer: Sealer | None) -> dict[str, Any] | None:
@@ -220,6 +220,10 @@ def _scope(claim: Claim) -> dict[str, str]:
 
 def _nano(money: Decimal | None) -> int | None:
     return None if money is None else to_nano(money, up=True)
+
+
+def _texts(*values: object) -> tuple[Wire | None, ...]:
+    return tuple([None if value is None else Wire(stored_text(str(value))) for value in values])
 
 
 def _token() -> str:
