@@ -240,7 +240,11 @@ def main(arguments: Iterable[str] | None = None) -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.context", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one provider and three windows")
-    parser.add_argument("--kinds", nargs="*", help="kinds of conversations: coding, service, chains, drawn, short")
+    parser.add_argument(
+        "--kinds",
+        nargs="*",
+        help="kinds of conversations: drawn; with --unseen, short; with recordings, coding, service, chains",
+    )
     parser.add_argument("--windows", nargs="*", type=int)
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of `Retention`")
     parser.add_argument("--models", nargs="*", choices=MODELS)
@@ -249,6 +253,9 @@ def main(arguments: Iterable[str] | None = None) -> None:
     settings: dict[str, Any] = {name: json.loads(value) for name, _, value in (s.partition("=") for s in chosen.set)}
     retention, sizes, found, played = Retention(**settings), Sizes(), recorded(), chained(unseen=chosen.unseen)
     kinds = chosen.kinds or (("coding", "service") if chosen.quick and found else tuple(played))
+    if unknown := sorted(set(kinds) - set(played)):
+        hint = "" if chosen.unseen else "; --unseen also has short"
+        parser.error(f"invalid --kinds {', '.join(unknown)!r}: choose from {', '.join(played)}{hint}")
     windows = chosen.windows or ((16_000, 64_000) if chosen.quick else (8_000, 16_000, 32_000, 64_000, 200_000))
     print(f"| {' | '.join(HEADER)} |\n|{' --- |' * len(HEADER)}")
     for kind in kinds:

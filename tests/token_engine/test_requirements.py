@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.context import HEADER, MODELS, drive, frontier, rule_of
+from benchmarks.context import HEADER, MODELS, drive, frontier, main, rule_of
 from benchmarks.context_conversations import conversation, drawn
 from benchmarks.context_policies import POLICIES, REASONING, Sizes
 
@@ -116,6 +116,15 @@ def test_the_benchmark_prints_sight_and_cost_of_every_policy(capsys: pytest.Capt
     for row in rows:
         assert len(row) == len(HEADER)
         assert abs(sum(map(int, row[2].split("/"))) - 100) <= 2
+
+
+@pytest.mark.parametrize("kind", ["short", "poems"])
+def test_the_benchmark_refuses_kinds_that_it_does_not_have(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--kinds", kind])
+    error = capsys.readouterr().err
+    assert f"invalid --kinds {kind!r}: choose from drawn" in error
+    assert "--unseen also has short" in error
 
 
 async def test_the_reasoning_of_a_summarizer_is_billed() -> None:
