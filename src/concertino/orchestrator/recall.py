@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 
 from ..ids import digest
 from ..messages import AssistantMessage, Message, ToolMessage
@@ -62,18 +62,28 @@ def recall(window: TokenEngine, handle: str = "", query: str = "") -> Recalled |
     return _marked(parts) if parts else None
 
 
-def transcript(messages: Sequence[Message]) -> str:
-    """Return the text of *messages*, as they are sent, with their authors."""
-    return _marked([_part(message, whole=False) for message in messages]).text
+def transcript(messages: Sequence[Message], *, longest: int | None = None, most: int | None = None) -> str:
+    """Return the text of *messages*, as they are sent, with their authors.
+
+    Each text and each call's arguments are cut to *longest* characters. With *most*, only the last messages are
+    returned, whose texts together have at most that many characters.
+    """
+    parts = [_part(message, longest, whole=False) for message in messages]
+    if most is not None:
+        parts = [_Part(part.author, part.text[:most], part.stored) for part in parts]
+        sizes = accumulate(len(part.text) for part in reversed(parts))
+        parts = parts[-sum(size <= most for size in sizes) :]
+    return _marked(parts).text
 
 
-def _part(message: Message, *, whole: bool = True) -> _Part:
+def _part(message: Message, longest: int | None = None, *, whole: bool = True) -> _Part:
     """Return the text of *message*; a result as it is sent unless *whole*."""
     if isinstance(message, ToolMessage):
-        return _Part(f"result of {message.name}", whole_of(message) if whole else message.content, message.stored)
-    text = message.text
+        text = whole_of(message) if whole else message.content
+        return _Part(f"result of {message.name}", text[:longest], message.stored)
+    text = message.text[:longest]
     if isinstance(message, AssistantMessage):
-        text += "".join(f"\n{call.name}({call.arguments})" for call in message.tool_calls)
+        text += "".join(f"\n{call.name}({call.arguments[:longest]})" for call in message.tool_calls)
     return _Part(message.role, text, message.stored)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ...messages import AssistantMessage, Message, ToolMessage, UserMessage
+from ...messages import Message, SystemMessage
+from ...orchestrator.recall import transcript
 from ..facts import Fact
 from ..stuck import Stuck
 from .step_tools import COMPLETE, LEAST_NOTES, RECORD_FACT
@@ -82,21 +83,10 @@ def known_facts(fresh: Sequence[Fact], stale: Sequence[Fact]) -> str:
     return "\n".join(lines)
 
 
-def transcript(messages: Iterable[Message]) -> str:
-    """Return what an agent has written and called, and the results, for a verifier."""
-    lines: list[str] = []
-    for message in messages:
-        match message:
-            case AssistantMessage():
-                lines += [f"Agent: {message.text[:_RESULT]}"] if message.text else []
-                lines += [f"Call: {call.name} {call.arguments[:_RESULT]}" for call in message.tool_calls]
-            case ToolMessage():
-                lines.append(f"Result of {message.name}: {message.content[:_RESULT]}")
-            case UserMessage():
-                lines.append(message.text[:_RESULT])
-            case _:
-                pass
-    return "\n".join(lines)[-_SHOWN:] or "(nothing)"
+def seen_by_verifier(messages: Iterable[Message]) -> str:
+    """Return what an agent has written and called, and the results, for a verifier: the last messages, cut."""
+    shown = [message for message in messages if not isinstance(message, SystemMessage)]
+    return transcript(shown, longest=_RESULT, most=_SHOWN) if shown else "(nothing)"
 
 
 def verifier_prompt(task: str, notes: str, seen: str, strictness: Strictness, *, finished: bool) -> str:

@@ -9,7 +9,7 @@ from ...messages import SystemMessage
 from ...orchestrator.outcome import CONTINUE, Continue, Fail, NextStep
 from ...orchestrator.run import RunContext
 from ...records import record
-from .step_prompts import VERIFIER_SYSTEM, judge_prompt, transcript, verifier_prompt
+from .step_prompts import VERIFIER_SYSTEM, judge_prompt, seen_by_verifier, verifier_prompt
 from .workflow import AgentStep, Verifier
 from .workflow_state import WorkflowState
 
@@ -42,7 +42,7 @@ async def verify(run: RunContext[WorkflowState], step: AgentStep, task: str) -> 
     assert verifier is not None
     finished = work.completion is not None
     notes = work.completion["notes"] if work.completion is not None else ""
-    seen = transcript(run.messages[work.first_message :])
+    seen = seen_by_verifier(run.messages[work.first_message :])
     prompt = verifier_prompt(task, notes, seen, verifier.strictness, finished=finished)
     try:
         verdict = await run.ask(
