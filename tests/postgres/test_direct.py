@@ -204,6 +204,67 @@ def test_event_loops_of_several_threads_share_a_session(url: str, schema: str) -
     asyncio.run(store.close())
 
 
+def test_a_call_of_an_event_loop_that_ends_while_another_one_waits(url: str, schema: str) -> None:
+    store = asyncio.run(PostgresStore.open(url, schema=schema, sessions=1, patience=0.5))
+    sent, waits = threading.Event(), threading.Event()
+
+    async def leave() -> None:
+        tree = await warm(store)
+        held.execute("SELECT 1 FROM heads FOR UPDATE")
+        appended = asyncio.ensure_future(tree.append(messages=[whole("a")]))
+        await asyncio.sleep(0)
+        sent.set()
+        await asyncio.to_thread(waits.wait)
+        assert not appended.done()
+
+    async def wait(ends: threading.Thread) -> None:
+        read = asyncio.ensure_future(store.runs(OPERATOR))
+        await asyncio.sleep(0)
+        waits.set()
+        await asyncio.to_thread(ends.join)
+        held.rollback()
+        await read
+        assert await texts(store) == ["a"]
+        await store.close()
+
+    with psycopg.connect(url, options=f"-c search_path={schema}") as held:
+        ends = threading.Thread(target=lambda: asyncio.run(leave()))
+        ends.start()
+        sent.wait()
+        asyncio.run(wait(ends))
+
+
+def test_a_session_of_an_event_loop_that_ends_before_it_can_give_it_to_another_one(url: str, schema: str) -> None:
+    store = asyncio.run(PostgresStore.open(url, schema=schema, sessions=1))
+    ends, waits = threading.Event(), threading.Event()
+
+    def run() -> None:
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(warm(store))
+
+        def end() -> None:
+            ends.set()
+            waits.wait()
+            loop.stop()
+
+        loop.call_soon(end)
+        loop.run_forever()
+        loop.close()
+
+    async def wait() -> None:
+        read = asyncio.ensure_future(store.runs(OPERATOR))
+        await asyncio.sleep(0)
+        waits.set()
+        assert len(await read) == 1
+        await store.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    ends.wait()
+    asyncio.run(wait())
+    thread.join()
+
+
 _LEAVING = """
 import asyncio, sys
 from concertino.storage import PostgresStore

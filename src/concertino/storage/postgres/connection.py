@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
+from queue import Empty
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ...errors import StorageError
@@ -172,14 +173,16 @@ class PooledConnection:
 
     def _rescue(self) -> None:
         """Let threads do the calls of event loops that run no longer."""
-        for lane in tuple(self._lanes):
-            if lane.strand is not None and lane.loop is not None and not lane.loop.is_running():
-                lane.fail()
+        with self._lock:
+            for lane in self._lanes:
+                if lane.strand is not None and lane.loop is not None and not lane.loop.is_running():
+                    lane.fail()
 
     def _work(self) -> None:
         session = self._session()
         lane = Lane(session, self._end_call)
-        self._lanes.append(lane)
+        with self._lock:
+            self._lanes.append(lane)
         while (strand := self._next(lane)) is not None:
             call, unusual = strand.call, strand.unusual
             strand.call, strand.unusual = None, False
@@ -205,7 +208,12 @@ class PooledConnection:
             if self._closing and not self._open:
                 return None
             self._free.append(lane)
-        return lane.inbox.get()
+        while True:
+            with suppress(Empty):
+                strand = lane.inbox.get(timeout=lane.session.silence)
+                lane.take_over()
+                return strand
+            self._rescue()  # no event loop says that it ends
 
     def _taken(self, strand: Strand) -> list[Job]:
         with self._lock:

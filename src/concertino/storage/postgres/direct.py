@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from itertools import count
 from queue import SimpleQueue
@@ -24,6 +25,8 @@ from .single_trip import UNUSUAL, Call
 
 _NOT_PREPARED = b"26000"
 """SQLSTATE of a statement that is prepared no longer, as after a rollback."""
+_PAUSE = 0.1
+"""Seconds between the looks of a thread at an event loop that may have ended."""
 _numbers = count()
 
 
@@ -80,18 +83,35 @@ class Lane:
 
     def give(self, strand: Strand | None) -> None:
         """Let the thread do *strand*; None: let it end."""
-        loop = self.loop
-        if loop is not None and loop is not running_loop() and loop.is_running():
-            with suppress(RuntimeError):  # it has closed meanwhile
-                loop.call_soon_threadsafe(self.give, strand)
-                return
-        self._leave()
+        if self.loop is running_loop():
+            self._leave()
         self.inbox.put(strand)
+
+    def take_over(self) -> None:
+        """Wait in the thread until no event loop watches the connection."""
+        loop = self.loop
+        if loop is None:
+            return
+        left: Future[None] = Future()
+        with suppress(RuntimeError):  # it is closed
+            loop.call_soon_threadsafe(self._leave_for, left)
+        while loop.is_running():
+            with suppress(TimeoutError):
+                return left.result(_PAUSE)
+        if left.cancel():  # an event loop that has ended drops its callbacks
+            self._leave()
+        else:
+            left.result()
 
     def fail(self) -> None:
         """Give up the call that is under way, with its connection."""
         self._lose()
         self._done(self, None)
+
+    def _leave_for(self, left: Future[None]) -> None:
+        if left.set_running_or_notify_cancel():
+            self._leave()
+            left.set_result(None)
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Let *loop* watch the connection; return whether a call can be sent."""
