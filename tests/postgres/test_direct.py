@@ -9,13 +9,13 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
 
 from concertino import OPERATOR, AgentConfig, Chat, Resources, Scope, ToolOrchestrator, tool
-from concertino.errors import StaleClaimError
+from concertino.errors import StaleClaimError, StorageError
 from concertino.messages import UserMessage
 from concertino.storage import PostgresStore
 from concertino.storage.postgres.direct import Lane
@@ -135,6 +135,30 @@ async def test_a_rollback_forgets_prepared_statements_for_one_call_only(url: str
         with counted_trips() as trips:
             await tree.append()
         assert len(trips) == 1
+
+
+async def test_an_error_that_a_repetition_cannot_mend_is_raised_at_once(url: str, schema: str) -> None:
+    async with await PostgresStore.open(url, schema=schema, sessions=1) as store:
+        tree = await warm(store)
+        with psycopg.connect(url, options=f"-c search_path={schema}") as other:
+            other.execute(
+                "CREATE FUNCTION fail() RETURNS TRIGGER LANGUAGE plpgsql AS "
+                "$$ BEGIN RAISE EXCEPTION 'no space' USING ERRCODE = '53100'; END $$"
+            )
+            other.execute("CREATE TRIGGER fail BEFORE UPDATE ON heads EXECUTE FUNCTION fail()")
+        with counted_trips() as trips, pytest.raises(StorageError, match=r"disk .* is full.*\(53100: no space"):
+            await tree.append()
+        assert len(trips) == 1
+
+
+async def test_a_text_that_cannot_be_encoded(url: str, schema: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with await PostgresStore.open(url, schema=schema, sessions=1) as store:
+        tree, kind = await start_tree(store), cast("Any", "\ud800")
+        for _ in range(2):  # before the statement is prepared, and after
+            with pytest.raises(StorageError, match="cannot store a value, and wrote nothing"):
+                await tree.append(kind)
+            await tree.append()
+    assert caplog.messages == []
 
 
 async def test_a_value_beyond_the_buffers_of_the_socket(url: str, schema: str) -> None:

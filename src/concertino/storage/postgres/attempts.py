@@ -26,19 +26,20 @@ class Attempts:
         """Name the database for messages."""
         self._name, self._patience, self._read_only, self._sealer = name, patience, read_only, sealer
 
-    def outcome(self, session: PostgresSession, work: Any, call: Call | None, unusual: bool) -> Outcome:
-        """Return the outcome of *work*, repeated while that may help; its *call* may have been sent before."""
-        deadline, usual = None, isinstance(work, Write) and not unusual
-        call = None if unusual else call
+    def outcome(self, session: PostgresSession, work: Any, call: Call | None, failure: psycopg.Error | None) -> Outcome:
+        """Return the outcome of *work*, repeated while that may help.
+
+        Its *call* may have been sent before; *failure* is the error of that attempt.
+        """
+        deadline, usual = None, isinstance(work, Write)
         for tries in count():
             try:
                 call = call or (call_of(work, self._sealer) if usual else None)
-                if call is not None and (found := session.call(call)) is not None:
-                    return call.result(found), None
-                return _done(session, work), None
+                return _done(session, work, call, failure), None
             except LostError:
                 pass
             except psycopg.Error as error:
+                failure = None
                 session.reset()
                 if error.sqlstate == UNUSUAL:
                     usual, call = False, None
@@ -63,8 +64,15 @@ class Attempts:
         return explained
 
 
-def _done(session: PostgresSession, work: Any) -> Any:
-    """Return the result of *work*; a write is done in a transaction, under the lock of its tree."""
+def _done(session: PostgresSession, work: Any, call: Call | None, failure: psycopg.Error | None) -> Any:
+    """Return the result of *work*. Raises *failure*, with which it has failed already.
+
+    A write is done by its *call*, or else in a transaction, under the lock of its tree.
+    """
+    if failure is not None:
+        raise failure
+    if call is not None and (found := session.call(call)) is not None:
+        return call.result(found)
     if not isinstance(work, Write):
         return work(session)
     with session.transaction():

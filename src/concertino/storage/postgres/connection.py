@@ -184,12 +184,12 @@ class PooledConnection:
         with self._lock:
             self._lanes.append(lane)
         while (strand := self._next(lane)) is not None:
-            call, unusual = strand.call, strand.unusual
-            strand.call, strand.unusual = None, False
+            call, error = strand.call, strand.error
+            strand.call = strand.error = None
             jobs = self._taken(strand)
             for job in jobs:
-                job.outcome = self._attempts.outcome(session, job.work, call, unusual)
-                call, unusual = None, False
+                job.outcome = self._attempts.outcome(session, job.work, call, error)
+                call = error = None
             deliver(jobs)
             del jobs, job, call  # they may be large
             with self._lock:

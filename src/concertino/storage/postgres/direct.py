@@ -16,6 +16,7 @@ from typing import Any
 
 import psycopg
 from psycopg import pq
+from psycopg.errors import error_from_result
 from psycopg.pq.abc import PGconn, PGresult
 from pydantic_core import from_json
 
@@ -23,7 +24,7 @@ from ..sql.jobs import Job
 from .session import PostgresSession
 from .single_trip import UNUSUAL, Call
 
-_NOT_PREPARED = b"26000"
+_NOT_PREPARED = "26000"
 """SQLSTATE of a statement that is prepared no longer, as after a rollback."""
 _PAUSE = 0.1
 """Seconds between the looks of a thread at an event loop that may have ended."""
@@ -33,15 +34,21 @@ _numbers = count()
 class Strand:
     """Jobs to be done one after the other: the writes to one tree, or a single call."""
 
-    __slots__ = ("call", "jobs", "tree", "unusual")
+    __slots__ = ("call", "error", "jobs", "tree")
 
     def __init__(self, tree: str) -> None:
         self.tree = tree
         self.jobs: deque[Job] = deque()
         self.call: Call | None = None
         """The call of the first job once it was sent: sent again, it is done only once."""
-        self.unusual = False
-        """Whether the first job is left to the rules."""
+        self.error: psycopg.Error | None = None
+        """The error of that call."""
+
+
+class _NothingDoneError(psycopg.Error):
+    """A function has returned NULL: its work is left to the rules."""
+
+    sqlstate = UNUSUAL
 
 
 class Lane:
@@ -75,7 +82,8 @@ class Lane:
             self._query(call)
         except UnicodeError:  # nothing was sent
             return False
-        except psycopg.Error:
+        except psycopg.Error as error:
+            strand.error = error
             self._lose()
             return False
         self.strand = strand
@@ -97,14 +105,17 @@ class Lane:
             loop.call_soon_threadsafe(self._leave_for, left)
         while loop.is_running():
             with suppress(TimeoutError):
-                return left.result(_PAUSE)
+                left.result(_PAUSE)
+                return
         if left.cancel():  # an event loop that has ended drops its callbacks
             self._leave()
         else:
             left.result()
 
-    def fail(self) -> None:
-        """Give up the call that is under way, with its connection."""
+    def fail(self, error: psycopg.Error | None = None) -> None:
+        """Give up the call that is under way, with its connection, because of *error*."""
+        if self.strand is not None:
+            self.strand.error = error
         self._lose()
         self._done(self, None)
 
@@ -136,12 +147,13 @@ class Lane:
         """Send *call*, or have its statement prepared first."""
         pgconn, loop, name = self._pgconn, self.loop, self.session.prepared.get(call.sql)
         assert pgconn is not None and loop is not None
+        arguments = [None if text is None else text.encode() for text in call.arguments]  # may fail, so before anything is sent
         if name is None:
             self._unprepared = b"call_%d" % next(_numbers)
             pgconn.send_prepare(self._unprepared, call.sql.encode())
         else:
             self._unprepared = None
-            pgconn.send_query_prepared(name, [None if text is None else text.encode() for text in call.arguments])
+            pgconn.send_query_prepared(name, arguments)
         if pgconn.flush():
             loop.add_writer(self._socket, self._write)
         if self._timer is None:
@@ -153,8 +165,8 @@ class Lane:
         try:
             if not self._pgconn.flush():
                 self.loop.remove_writer(self._socket)
-        except psycopg.Error:
-            self.fail()
+        except psycopg.Error as error:
+            self.fail(error)
 
     def _read(self) -> None:
         """Read what the server has sent."""
@@ -168,9 +180,9 @@ class Lane:
                 elif not self._went_on(self.strand):
                     self._done(self, self._value(self.strand))
                     break
-        except psycopg.Error:
+        except psycopg.Error as error:
             if self.strand is not None:
-                self.fail()
+                self.fail(error)
             else:
                 self._lose()  # the server has closed the connection
 
@@ -188,15 +200,19 @@ class Lane:
     def _value(self, strand: Strand) -> Any:
         """Return the value of the function; None if the call has failed or done nothing."""
         answer = self._answer
-        if answer is None or answer.status != pq.ExecStatus.TUPLES_OK:
-            state = None if answer is None else answer.error_field(pq.DiagnosticField.SQLSTATE)
-            if state == _NOT_PREPARED:
+        assert answer is not None
+        if answer.status != pq.ExecStatus.TUPLES_OK:
+            error = error_from_result(answer)
+            if error.sqlstate == _NOT_PREPARED:
                 self.session.prepared.clear()
-            strand.unusual = state == UNUSUAL.encode()
+            elif error.sqlstate is not None:  # the answer of the server, not of the library to a lost connection
+                strand.error = error
             return None
         value = answer.get_value(0, 0)
-        strand.unusual = value is None
-        return None if value is None else from_json(value)
+        if value is None:
+            strand.error = _NothingDoneError()
+            return None
+        return from_json(value)
 
     def _end_silence(self) -> None:
         """Give up a call that is not answered in time, as through a link that drops everything."""
@@ -208,7 +224,7 @@ class Lane:
         if self.loop.time() < end:
             self._timer = self.loop.call_at(end, self._end_silence)
         else:
-            self.fail()
+            self.fail(psycopg.OperationalError(f"no answer within {self.session.silence} seconds"))
 
     def _leave(self) -> None:
         """End the watch of the event loop, which is this one or does not run."""
