@@ -289,6 +289,28 @@ def test_a_session_of_an_event_loop_that_ends_before_it_can_give_it_to_another_o
     thread.join()
 
 
+def test_a_busy_event_loop_keeps_no_other_one_waiting(url: str, schema: str) -> None:
+    store = asyncio.run(PostgresStore.open(url, schema=schema, sessions=2))
+    busy, done = threading.Event(), threading.Event()
+
+    async def block() -> None:
+        await warm(store)
+        busy.set()
+        done.wait()
+
+    async def read() -> None:
+        assert len(await store.runs(OPERATOR)) == 1
+        await start_tree(store, "r2")
+        done.set()
+
+    thread = threading.Thread(target=lambda: asyncio.run(block()))
+    thread.start()
+    busy.wait()
+    asyncio.run(read())
+    thread.join()
+    asyncio.run(store.close())
+
+
 _LEAVING = """
 import asyncio, sys
 from concertino.storage import PostgresStore

@@ -116,8 +116,7 @@ class PooledConnection:
             if tree:
                 self._strands[tree] = strand
             self._open += 1
-            lanes = (self._watched or self._free) if self._is_direct(job) else (self._free or self._watched)
-            lane = lanes.pop() if lanes else None
+            lane = self._free_lane(job)
             if lane is None:
                 self._waiting.append(strand)
                 if len(self._threads) < self._most:
@@ -127,6 +126,15 @@ class PooledConnection:
         if lane is not None:
             self._begin(lane, strand)
         return job.future
+
+    def _free_lane(self, job: Job) -> Lane | None:
+        """Take a free session for *job*, if there is one; with the lock."""
+        for lanes in (self._watched, self._free) if self._is_direct(job) else (self._free, self._watched):
+            for index in reversed(range(len(lanes))):
+                if lanes[index].serves(job.loop):
+                    return lanes.pop(index)
+        # Another event loop may be busy: take its session only if no new one can be made.
+        return self._watched.pop() if self._watched and len(self._threads) == self._most else None
 
     def _is_direct(self, job: Job) -> bool:
         """Return whether the event loop may do *job* itself: to seal content may take a while."""

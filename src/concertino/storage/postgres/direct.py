@@ -72,6 +72,10 @@ class Lane:
         self._begun = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
+    def serves(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Return whether a job of *loop* need not wait for another event loop."""
+        return self.loop is None or self.loop is loop or not self.loop.is_running()
+
     def send(self, strand: Strand, call: Call, loop: asyncio.AbstractEventLoop) -> bool:
         """Send the *call* of the first job of *strand* without waiting; return whether it is under way."""
         strand.call = call
