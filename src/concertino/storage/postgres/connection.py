@@ -180,7 +180,7 @@ class PooledConnection:
             self._begin(lane, following)
 
     def _rescue(self) -> None:
-        """Let threads do the calls of event loops that run no longer."""
+        """Let threads repeat the calls of event loops that have ended."""
         with self._lock:
             for lane in self._lanes:
                 if lane.strand is not None and lane.loop is not None and not lane.loop.is_running():
@@ -221,7 +221,7 @@ class PooledConnection:
                 strand = lane.inbox.get(timeout=lane.session.silence)
                 lane.take_over()
                 return strand
-            self._rescue()  # no event loop says that it ends
+            self._rescue()  # an event loop does not announce its end
 
     def _taken(self, strand: Strand) -> list[Job]:
         with self._lock:

@@ -1,6 +1,6 @@
-"""Calls of functions that the event loop sends and reads itself.
+"""Function calls that the event loop sends, and whose answers it reads.
 
-A step's writes are such calls. To give one to a thread and its result back costs more CPU than the call.
+The writes of a step are such calls. Handing one to a thread and its result back costs more CPU than the call itself.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .session import PostgresSession
 from .single_trip import UNUSUAL, Call
 
 _NOT_PREPARED = "26000"
-"""SQLSTATE of a statement that is prepared no longer, as after a rollback."""
+"""SQLSTATE of an unknown prepared statement: psycopg deallocates all of them after a rollback."""
 _PAUSE = 0.1
-"""Seconds between the looks of a thread at an event loop that may have ended."""
+"""Seconds between two checks whether the event loop of another thread still runs."""
 _numbers = count()
 
 
@@ -40,7 +40,7 @@ class Strand:
         self.tree = tree
         self.jobs: deque[Job] = deque()
         self.call: Call | None = None
-        """The call of the first job once it was sent: sent again, it is done only once."""
+        """The call of the first job once it was sent. It has a token, so the server does a repeated call only once."""
         self.error: psycopg.Error | None = None
         """The error of that call."""
 
@@ -52,22 +52,22 @@ class _NothingDoneError(psycopg.Error):
 
 
 class Lane:
-    """A session that its thread uses, or an event loop, which watches the connection from its first call on."""
+    """A session with its thread. An event loop may use it instead, and then watches the connection."""
 
     def __init__(self, session: PostgresSession, done: Callable[[Lane, Any], None]) -> None:
         """*done* is called with the JSON value of a call, or with None if the thread has to do it."""
         self.session = session
         self.inbox: SimpleQueue[Strand | None] = SimpleQueue()
-        """What the thread is to do; None: it ends."""
+        """Work for the thread; None ends it."""
         self.loop: asyncio.AbstractEventLoop | None = None
         """The event loop that watches the connection."""
         self.strand: Strand | None = None
-        """Its first job's call is under way."""
+        """The strand whose first job's call is in flight."""
         self._done = done
         self._pgconn: PGconn | None = None
         self._socket = -1
         self._unprepared: bytes | None = None
-        """The name of the statement that is prepared for the call."""
+        """The name of the statement that is being prepared."""
         self._answer: PGresult | None = None
         self._begun = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -77,7 +77,7 @@ class Lane:
         return self.loop is None or self.loop is loop or not self.loop.is_running()
 
     def send(self, strand: Strand, call: Call, loop: asyncio.AbstractEventLoop) -> bool:
-        """Send the *call* of the first job of *strand* without waiting; return whether it is under way."""
+        """Send the *call* of the first job of *strand* without waiting; return whether it is in flight."""
         strand.call = call
         try:
             if not self._watch(loop):
@@ -117,7 +117,7 @@ class Lane:
             left.result()
 
     def fail(self, error: psycopg.Error | None = None) -> None:
-        """Give up the call that is under way, with its connection, because of *error*."""
+        """Give up the call in flight and its connection because of *error*."""
         if self.strand is not None:
             self.strand.error = error
         self._lose()
@@ -164,7 +164,7 @@ class Lane:
             self._timer = loop.call_later(self.session.silence, self._end_silence)
 
     def _write(self) -> None:
-        """Send what the socket did not take before."""
+        """Send the rest of a call that was larger than the socket's buffer."""
         assert self._pgconn is not None and self.loop is not None
         try:
             if not self._pgconn.flush():
@@ -191,7 +191,7 @@ class Lane:
                 self._lose()  # the server has closed the connection
 
     def _went_on(self, strand: Strand) -> bool:
-        """Send the call of *strand* if its statement was prepared just now."""
+        """Send the call of *strand* if the answer confirms the preparation of its statement. Return whether it did."""
         call, answer = strand.call, self._answer
         assert call is not None
         if self._unprepared is None or answer is None or answer.status != pq.ExecStatus.COMMAND_OK:
@@ -231,7 +231,7 @@ class Lane:
             self.fail(psycopg.OperationalError(f"no answer within {self.session.silence} seconds"))
 
     def _leave(self) -> None:
-        """End the watch of the event loop, which is this one or does not run."""
+        """Stop watching the connection. The event loop is the running one, or has ended."""
         loop, timer, self.loop, self._timer = self.loop, self._timer, None, None
         if loop is not None:
             with suppress(RuntimeError):  # it is closed
