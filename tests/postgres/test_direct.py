@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, cast
 
@@ -332,3 +335,22 @@ async def test_a_process_that_ends_does_what_it_has_begun(url: str, schema: str)
     await asyncio.to_thread(subprocess.run, [sys.executable, "-c", _LEAVING, url, schema], check=True)
     async with await PostgresStore.open(url, schema=schema) as store:
         assert len(await store.messages(OPERATOR, "r1")) == 1
+
+
+async def test_a_connection_keeps_no_context_of_its_first_caller(url: str, schema: str) -> None:
+    class Big:
+        pass
+
+    async with await PostgresStore.open(url, schema=schema, sessions=1) as store:
+        tree = await start_tree(store)
+        variable: ContextVar[Big] = ContextVar("variable")
+
+        async def call() -> weakref.ref[Big]:
+            variable.set(Big())
+            for _ in range(3):
+                await tree.append()
+            return weakref.ref(variable.get())
+
+        found = await asyncio.create_task(call())
+        gc.collect()
+        assert found() is None

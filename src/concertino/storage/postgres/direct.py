@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import Context
 from itertools import count
 from queue import SimpleQueue
 from typing import Any
@@ -71,6 +72,8 @@ class Lane:
         self._answer: PGresult | None = None
         self._begun = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._context = Context()
+        """An empty one, since callbacks would keep what their caller's refers to."""
 
     def serves(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Return whether a job of *loop* need not wait for another event loop."""
@@ -141,7 +144,7 @@ class Lane:
             self._leave()
         self._pgconn, self._socket = connection.pgconn, connection.pgconn.socket
         try:
-            loop.add_reader(self._socket, self._read)
+            self._context.run(loop.add_reader, self._socket, self._read)
         except NotImplementedError:  # Windows' default loop
             return False
         self.loop = loop
@@ -151,7 +154,8 @@ class Lane:
         """Send *call*, or have its statement prepared first."""
         pgconn, loop, name = self._pgconn, self.loop, self.session.prepared.get(call.sql)
         assert pgconn is not None and loop is not None
-        arguments = [None if text is None else text.encode() for text in call.arguments]  # may fail, so before anything is sent
+        # It may fail, so it comes before anything is sent.
+        arguments = [None if text is None else text.encode() for text in call.arguments]
         if name is None:
             self._unprepared = b"call_%d" % next(_numbers)
             pgconn.send_prepare(self._unprepared, call.sql.encode())
@@ -161,7 +165,7 @@ class Lane:
         if pgconn.flush():
             loop.add_writer(self._socket, self._write)
         if self._timer is None:
-            self._timer = loop.call_later(self.session.silence, self._end_silence)
+            self._timer = loop.call_later(self.session.silence, self._end_silence, context=self._context)
 
     def _write(self) -> None:
         """Send the rest of a call that was larger than the socket's buffer."""
@@ -226,7 +230,7 @@ class Lane:
             return
         end = self._begun + self.session.silence
         if self.loop.time() < end:
-            self._timer = self.loop.call_at(end, self._end_silence)
+            self._timer = self.loop.call_at(end, self._end_silence, context=self._context)
         else:
             self.fail(psycopg.OperationalError(f"no answer within {self.session.silence} seconds"))
 
