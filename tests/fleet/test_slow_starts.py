@@ -260,6 +260,52 @@ async def test_a_run_that_waits_is_stopped_during_a_backlog_that_does_not_end() 
     assert (await store.run(OPERATOR, run.id)).end.status == "cancelled"  # type: ignore[union-attr]
 
 
+class Slowly(MemoryStore):
+    """Returns what it has claimed only when the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.claimed, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def claim_due(self, *arguments: Any, **options: Any) -> Any:
+        claims = await super().claim_due(*arguments, **options)
+        if claims:
+            self.claimed.set()
+            await self.goes_on.wait()
+        return claims
+
+
+async def approve_and_cancel(runtime: Runtime, store: Slowly) -> str:
+    """Cancel an approval while this process claims the run, and return its id."""
+    run = await runtime.start(Chat("Refund.", scope=SLOW), "clerk")
+    (wait,) = (await run.result()).waiting
+    approving = asyncio.create_task(runtime.approve(SLOW, wait.key))
+    await store.claimed.wait()
+    approving.cancel()
+    await asyncio.wait([approving])
+    assert approving.cancelled()
+    return run.id
+
+
+async def test_a_cancelled_approval_starts_what_it_has_claimed() -> None:
+    fleet = Fleet(bell=Bell(), targets={"desks": ["desk", "clerk"]}, takes=["desks"])
+    async with joined(web(store := Slowly(), call("refund"), "Refunded."), fleet) as runtime:
+        run_id = await approve_and_cancel(runtime, store)
+        store.goes_on.set()
+        assert [event async for _, event in runtime.events(SLOW, run_id)][-1].result.text == "Refunded."  # type: ignore[union-attr]
+
+
+async def test_the_end_of_a_process_leaves_to_others_what_a_cancelled_approval_has_claimed() -> None:
+    fleet = Fleet(bell=Bell(), targets={"desks": ["desk", "clerk"]}, takes=["desks"])
+    async with joined(web(store := Slowly(), call("refund")), fleet) as runtime:
+        run_id = await approve_and_cancel(runtime, store)
+        closing = asyncio.create_task(runtime.close())
+        await asyncio.sleep(0)
+        store.goes_on.set()
+        await closing
+    assert (await store.run(OPERATOR, run_id)).owner == ""  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize(("lease", "seconds"), [(30.0, 5.0), (3.0, 3.0)])
 async def test_a_claim_of_a_turn_outlives_a_killed_process_by_a_lease_at_most(lease: float, seconds: float) -> None:
     claimed: list[float] = []

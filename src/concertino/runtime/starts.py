@@ -25,12 +25,21 @@ class Starts:
         self.may_be_slow = True
         """Whether a single start needs a task of its own: a function of the product gets the resources."""
         self._tasks: dict[str, asyncio.Task[Any]] = {}
+        self._looks: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     def __contains__(self, key: str) -> bool:
         return key in self._tasks
+
+    def look(self, look: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Begin a look for work. Await it in `asyncio.shield`: what it claims is then started in any case."""
+        task = asyncio.create_task(look, name=name)
+        self._looks.add(task)
+        task.add_done_callback(self._looks.discard)
+        task.add_done_callback(_report)
+        return task
 
     async def begin(self, works: Mapping[str, Callable[[], Coroutine[Any, Any, T]]]) -> list[T]:
         """Do *works*, each under a key, except those in progress. Return the results of all that are not slow.
@@ -44,7 +53,8 @@ class Starts:
             if key not in self._tasks:  # else it was claimed again meanwhile
                 task = asyncio.create_task(work(), name=f"start {key}")
                 self._tasks[key] = task
-                task.add_done_callback(lambda done, key=key: self._ended(key, done))  # type: ignore[misc]
+                task.add_done_callback(lambda _, key=key: self._tasks.pop(key))  # type: ignore[misc]
+                task.add_done_callback(_report)
                 tasks.append(task)
         done = (await asyncio.wait(tasks, timeout=PATIENCE))[0] if tasks else ()
         return [task.result() for task in tasks if task in done]
@@ -56,10 +66,11 @@ class Starts:
 
     async def close(self) -> None:
         """Wait until nothing is in progress."""
-        while self._tasks:
-            await asyncio.wait(self._tasks.values())
+        while waited := [*self._looks, *self._tasks.values()]:
+            await asyncio.wait(waited)
 
-    def _ended(self, key: str, task: asyncio.Task[Any]) -> None:
-        del self._tasks[key]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.info("%s failed: %s", task.get_name(), type(error).__name__)
+
+def _report(task: asyncio.Task[Any]) -> None:
+    """Log the error of a task that may have lost its caller."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.info("%s failed: %s", task.get_name(), type(error).__name__)

@@ -57,6 +57,7 @@ CLAIM = 5.0
 other one may have died."""
 HELD = 64
 """Most conversations whose history a process keeps."""
+_LOOK = "look for queued turns"
 
 
 class _Runs(Protocol):
@@ -92,7 +93,6 @@ class TurnStarter:
         self._held: OrderedDict[tuple[Scope, str], _Held] = OrderedDict()
         self._following: dict[str, tuple[LiveRun, asyncio.Task[None]]] = {}
         """By run: a turn that began in this process, until its history is kept."""
-        self._looking: set[asyncio.Task[bool]] = set()
         self._claiming = asyncio.Lock()
         """Held while turns are claimed and not yet starting: then the next look knows how many more there may be."""
 
@@ -167,18 +167,7 @@ class TurnStarter:
 
         What is claimed is started, also if the caller is cancelled.
         """
-        return await asyncio.shield(self._begin_look())
-
-    def _begin_look(self) -> asyncio.Task[bool]:
-        task = asyncio.create_task(self._look(), name="queued turns")
-        self._looking.add(task)
-        task.add_done_callback(self._looked)
-        return task
-
-    def _looked(self, task: asyncio.Task[bool]) -> None:
-        self._looking.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.info("queued turns are claimed later: %s", type(error).__name__)
+        return await asyncio.shield(self.seat.starts.look(self._look(), _LOOK))
 
     async def _look(self) -> bool:
         due: Sequence[DueTurn] = ()
@@ -210,8 +199,6 @@ class TurnStarter:
 
     async def close(self) -> None:
         """Start the turns that are claimed, then stop following turns."""
-        while self._looking:  # an end that is followed begins another look
-            await asyncio.wait(self._looking)
         await self.seat.starts.close()
         following = [task for _, task in self._following.values()]
         for task in following:
@@ -328,7 +315,7 @@ class TurnStarter:
             log.info("turn %s is not kept: %s", live.id, type(error).__name__)
         finally:
             self._following.pop(live.id, None)
-        self._begin_look()  # not awaited: what it starts may wait for this task
+        self.seat.starts.look(self._look(), _LOOK)  # not awaited: what it starts may wait for this task
 
     async def _keep_turn(self, scope: Scope, conversation_id: str, before: _Held, result: RunResult) -> None:
         """Keep the messages of a turn as the data policy leaves them.

@@ -111,7 +111,7 @@ class Watchdog:
 
     async def _look_and_stop(self, *, woken: bool) -> None:
         """Look, and stop runs meanwhile: much work may be due, or a start may be slow."""
-        looking = asyncio.create_task(self.look(woken=woken), name="concertino look")
+        looking = self._begin_look(woken=woken)
         while not (await asyncio.wait([looking], timeout=self._sweep))[0]:
             with suppress(ConcertinoError):  # the look has the same problem, and reports it
                 self._request_stops(await self._store.due(OPERATOR, 0, ()))
@@ -129,8 +129,15 @@ class Watchdog:
     async def look(self, *, only_trees: bool = False, woken: bool = False) -> None:
         """Resume, stop or postpone the trees that are due; unless *only_trees*, start what is scheduled or queued.
 
-        If *woken*, a tree is probably due, and the first batch is claimed before anything else is read.
+        If *woken*, a tree is probably due, and the first batch is claimed before anything else is read. What is claimed
+        is started, also if the caller is cancelled.
         """
+        await asyncio.shield(self._begin_look(only_trees=only_trees, woken=woken))
+
+    def _begin_look(self, *, only_trees: bool = False, woken: bool = False) -> asyncio.Task[None]:
+        return self._seat.starts.look(self._look(only_trees=only_trees, woken=woken), "concertino look")
+
+    async def _look(self, *, only_trees: bool, woken: bool) -> None:
         now, owner = asyncio.get_running_loop().time, process_owner()
         trees = woken and await self._resume_due(owner)
         others: Sequence[Callable[[], Awaitable[object]]] = () if only_trees else self._starters
