@@ -172,6 +172,56 @@ async def test_a_slow_start_counts_as_a_run() -> None:
         assert [event async for _, event in quick.events()][-1].result.text == "hello"
 
 
+async def test_the_slow_starts_of_a_tenant_leave_slots_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("concertino.runtime.starts.PATIENCE", 0.0)
+    vault = Vault(store := MemoryStore())
+    async with worker(vault, coroutines=4) as runtime:
+        await send(store, *[SLOW] * 4)
+        await runtime.look()
+        (quick,) = await send(store, QUICK[0])
+        assert [event async for _, event in quick.events()][-1].result.text == "hello"
+        assert len(runtime._seat.starts) == 1, "one of the tenant's starts goes on"
+        for task in [*runtime._seat.starts._tasks.values()]:
+            task.cancel()
+
+
+async def test_a_function_that_never_returns_fails_before_the_lease_ends() -> None:
+    store = MemoryStore()
+    run = await web(store, call("refund")).start(Chat("Refund.", scope=SLOW), "clerk")
+    (wait,) = (await run.result()).waiting
+    await web(store).approve(OPERATOR, wait.key)
+    runtime = Runtime([Desk(), Clerk()], Vault(store), store=store, sweep=NEVER, lease=0.2)
+    await runtime.look()
+    await runtime._seat.starts.close()
+    stored = await store.run(OPERATOR, run.id)
+    assert stored is not None
+    assert stored.reason == "Runtime(resources=...) did not return within 0.1 s, for agent 'clerk'"
+    assert (stored.owner, stored.tries) == ("", 0)
+
+
+async def test_a_refused_turn_with_slow_resources_is_followed_by_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("concertino.runtime.starts.PATIENCE", 0.0)
+    asked, goes_on, model = asyncio.Event(), asyncio.Event(), ScriptedModel("hello")
+
+    async def resources(scope: Scope, agent: AgentConfig[Any]) -> Resources:
+        if asked.is_set():
+            return Resources(model=model)
+        asked.set()
+        await goes_on.wait()
+        return Resources()
+
+    store = MemoryStore()
+    recording = joined(web(store), Fleet(bell=Bell(), targets={"desks": ["desk", "clerk"]}))
+    conversation = await recording.conversation(QUICK[0], agent="desk")
+    turns = [await conversation.send("hello") for _ in range(2)]
+    fleet = Fleet(bell=Bell(), targets={"desks": ["desk", "clerk"]}, takes=["desks"])
+    async with joined(Runtime([Desk(), Clerk()], resources, store=store, sweep=NEVER), fleet):
+        await asked.wait()
+        goes_on.set()
+        assert [event async for _, event in turns[1].events()][-1].result.text == "hello"
+    assert (await turns[0].read()).state == "failed"
+
+
 async def test_a_single_consumer_keeps_its_target_while_a_slow_start_delays_its_end() -> None:
     renewed = asyncio.Event()
 
@@ -183,6 +233,7 @@ async def test_a_single_consumer_keeps_its_target_while_a_slow_start_delays_its_
     vault = Vault(store := Watched())
     fleet = Fleet(bell=Bell(), targets={"svc1_desks": ["desk", "clerk"]}, takes=["svc1_desks"])
     runtime = joined(Runtime([Desk(), Clerk()], vault, store=store, sweep=NEVER, lease=3.0), fleet)
+    runtime._seat.starts._longest = NEVER
     async with runtime:
         (slow,) = await send(store, SLOW)
         looking = asyncio.create_task(runtime.look())

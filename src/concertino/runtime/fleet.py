@@ -18,7 +18,7 @@ from ..storage.call_store import Consumer
 from ..storage.process import process_owner
 from ..targets import called_tool, check_target
 from .bus.base import Bell, wakeup
-from .starts import Starts
+from .starts import SHARE, Starts
 
 log = logging.getLogger("concertino")
 
@@ -81,7 +81,7 @@ class Seat:
         self._store, self._agents, self._busy, self._lease = store, agents, busy, lease
         self._ends: list[Callable[[], None]] = []
         self._left = False
-        self.starts = Starts()
+        self.starts = Starts(lease)
         self._owner = process_owner()
         self._held: dict[str, float] = {}
         """By target with a single consumer: the end of this process's lease, by the loop's clock."""
@@ -187,8 +187,9 @@ class Seat:
 
     def take(self, wake: Callable[[], None]) -> None:
         """Let *wake* be called when work of this process is due."""
-        self._left = False
+        self._left, self.starts.ended_late = False, wake
         if self.fleet is not None:
+            self.starts.most_slow = max(1, self.fleet.coroutines // SHARE)
             self._ends += [self.fleet.bell.listen(wakeup(target), wake) for target in self.fleet.takes]
 
     def leave(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
@@ -15,13 +14,11 @@ from ..orchestrator.validation import check_chat
 from ..providers import RateLimit
 from ..scope import Scope
 from ..storage.base import Store
+from .starts import Starts, TooSlowError
 
 ResourcesFunction = Callable[[Scope, AgentConfig[Any]], Resources | Awaitable[Resources]]
 """Returns the resources of a run of an agent for its owner. It is called when a run starts, and whenever a process
 resumes it; sub-agents use the resources of their root."""
-
-PATIENCE = 30.0
-"""Seconds that an async function may take: meanwhile, the start counts as a run of the process."""
 
 
 class RunResources:
@@ -48,6 +45,11 @@ class RunResources:
         """The resources of all runs; None if they depend on the run."""
         self._function = None if isinstance(given, Resources) else given
 
+    def wait_in(self, starts: Starts) -> None:
+        """Let *starts* bound the time that the function may take."""
+        starts.may_be_slow = self.shared is None
+        self._starts = starts
+
     async def of(self, chat: Chat, agent: AgentConfig[Any]) -> Resources:
         """Return the resources of a run, for the scope of its chat.
 
@@ -62,8 +64,9 @@ class RunResources:
         try:
             found = self._function(chat.scope, agent)
             if inspect.isawaitable(found):
-                async with asyncio.timeout(PATIENCE):
-                    found = await found
+                found = await self._starts.wait_for(chat.scope.tenant, found)
+        except TooSlowError as error:
+            raise ResourcesError(f"Runtime(resources=...) {error}, for agent {agent.name!r}") from error
         except Exception as error:
             # Neither the scope nor the text of the error, which may contain a key: the run may keep this message.
             problem = f"Runtime(resources=...) failed for agent {agent.name!r}: {type(error).__name__}"

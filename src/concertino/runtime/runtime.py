@@ -108,7 +108,7 @@ class Runtime(Answering):
         self._most_live = _MOST_DONE
         self._watching: asyncio.Task[None] | None = None
         self._seat = Seat(self.store, self._agents.names, self._busy, lease)
-        self._seat.starts.may_be_slow = self._resources.shared is None
+        self._resources.wait_in(self._seat.starts)
         self._turns = TurnStarter(self.store, self, self._log, self._seat, lease)
         self.schedules = Schedules(self, self._seat.agents, self._seat.starts)
         self._calls = AssignedCalls(self.store, self._seat, self._agents, self._start, self._wake, lease)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+import math
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 log = logging.getLogger("concertino")
@@ -13,17 +15,33 @@ T = TypeVar("T")
 
 PATIENCE = 1.0
 """Seconds for which other work waits for a start."""
+LONGEST = 30.0
+"""Most seconds for which a start waits for a function of the product."""
+SHARE = 4
+"""In a fleet, the slow starts of a tenant occupy at most the share 1 / `SHARE` of a process."""
+
+
+class TooSlowError(Exception):
+    """A function of the product has not returned in time."""
 
 
 class Starts:
     """Starts what is claimed, side by side. A slow start keeps other work waiting for `PATIENCE`, then goes on alone.
 
-    A function of the product that gets the resources of a tenant may be slow.
+    A function of the product that gets the resources of a tenant may be slow. If it never returns, the start fails
+    before its lease ends. In a fleet, a tenant has few slow starts at once, so that others have free slots.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lease: float) -> None:
         self.may_be_slow = True
         """Whether a single start needs a task of its own: a function of the product gets the resources."""
+        self.most_slow: float = math.inf
+        """The most slow starts of a tenant at once."""
+        self.ended_late: Callable[[], object] = lambda: None
+        """Called when a slow start has ended: it may have left a slot, or a conversation whose next turn is due."""
+        self._longest = min(LONGEST, lease / 2)
+        self._slow: Counter[str] = Counter()
+        """By tenant: the number of slow starts."""
         self._tasks: dict[str, asyncio.Task[Any]] = {}
         self._looks: set[asyncio.Task[Any]] = set()
 
@@ -56,8 +74,34 @@ class Starts:
                 task.add_done_callback(lambda _, key=key: self._tasks.pop(key))  # type: ignore[misc]
                 task.add_done_callback(_report)
                 tasks.append(task)
-        done = (await asyncio.wait(tasks, timeout=PATIENCE))[0] if tasks else ()
+        done, slow = await asyncio.wait(tasks, timeout=PATIENCE) if tasks else ((), ())
+        for late in slow:
+            late.add_done_callback(lambda _: self.ended_late())
         return [task.result() for task in tasks if task in done]
+
+    async def wait_for(self, tenant: str, found: Awaitable[T]) -> T:
+        """Return what a function of the product gets for a tenant. Raises `TooSlowError`, and the function's error.
+
+        Only starts are bounded by their leases and the tenant's share: other callers occupy no slot.
+        """
+        is_start = asyncio.current_task() in self._tasks.values()
+        seconds = self._longest if is_start else LONGEST
+        task = asyncio.ensure_future(found)
+        try:
+            if not await _ends(task, min(PATIENCE, seconds)):
+                if is_start and self._slow[tenant] >= self.most_slow:
+                    raise TooSlowError("is slow for other runs of the tenant too")
+                self._slow[tenant] += is_start
+                try:
+                    if not await _ends(task, seconds - PATIENCE):
+                        raise TooSlowError(f"did not return within {seconds:g} s")
+                finally:
+                    self._slow -= Counter({tenant: int(is_start)})  # which drops a tenant without any
+            return task.result()
+        finally:
+            if not task.done():  # not awaited: it may ignore that it is cancelled
+                task.add_done_callback(_report)
+                task.cancel()
 
     async def ended(self, key: str) -> None:
         """Wait until the work of this key is not in progress, unless the caller is this work."""
@@ -70,7 +114,13 @@ class Starts:
             await asyncio.wait(waited)
 
 
-def _report(task: asyncio.Task[Any]) -> None:
+async def _ends(task: asyncio.Future[Any], seconds: float) -> bool:
+    """Return whether a task ends within *seconds*."""
+    return bool((await asyncio.wait([task], timeout=max(0.0, seconds)))[0])
+
+
+def _report(task: asyncio.Future[Any]) -> None:
     """Log the error of a task that may have lost its caller."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.info("%s failed: %s", task.get_name(), type(error).__name__)
+        name = task.get_name() if isinstance(task, asyncio.Task) else "a function of the product"
+        log.info("%s failed: %s", name, type(error).__name__)
