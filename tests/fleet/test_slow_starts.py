@@ -260,6 +260,27 @@ async def test_slow_resources_of_one_tenant_delay_no_schedule_of_another() -> No
             task.cancel()
 
 
+async def test_schedules_that_are_due_at_once_occupy_no_more_than_the_slots_of_a_worker() -> None:
+    started, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        started.set()
+        await goes_on.wait()
+
+    store, model = MemoryStore(), ScriptedModel(*[Answer(text="hello", midway=hold) for _ in range(9)])
+    resources = Resources(store=store, model=model, models=lambda _: model)
+    fleet = Fleet(bell=Bell(), targets={"desks": ["desk", "clerk"]}, takes=["desks"], coroutines=2)
+    for scope in QUICK:
+        await web(store).schedules.create(scope, "desk", "hello", datetime(2026, 1, 1, tzinfo=UTC))
+    async with joined(Runtime([Desk(), Clerk()], resources, sweep=NEVER), fleet) as runtime:
+        await started.wait()
+        await runtime.look()
+        assert runtime._busy() == 2
+        goes_on.set()
+        while len(await store.runs(OPERATOR, state="completed")) < len(QUICK):  # noqa: ASYNC110 - the worker ends them
+            await asyncio.sleep(0.01)
+
+
 async def test_a_stop_is_seen_while_the_watchdog_is_at_work() -> None:
     begun, busy, goes_on = asyncio.Event(), asyncio.Event(), asyncio.Event()
 

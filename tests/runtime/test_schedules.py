@@ -181,6 +181,46 @@ async def test_a_schedule_without_resources_is_tried_again(
     await here.close()
 
 
+async def test_messages_to_one_conversation_are_sent_in_the_order_in_which_they_became_due(store: MemoryStore) -> None:
+    in_progress, most = 0, 0
+
+    async def resources(_scope: Scope, _agent: AgentConfig[Any]) -> Resources:
+        nonlocal in_progress, most
+        in_progress += 1
+        most = max(most, in_progress)
+        await asyncio.sleep(0)  # any other start may go on meanwhile
+        in_progress -= 1
+        return Resources(model=ScriptedModel("done"))
+
+    messages = [f"message {number}" for number in range(6)]
+    for number in (3, 1, 5, 0, 4, 2):
+        at = PAST + timedelta(hours=number)
+        await runtime(store).schedules.create(ANN, "desk", messages[number], at, conversation_id="c1")
+    here = Runtime([Desk()], resources, store=store, sweep=0.02)
+    async with here:
+        conversation = await here.conversation(ANN, "c1")
+        while len(turns := await conversation.turns()) < len(messages) or turns[0].state != "completed":  # noqa: ASYNC110 - the watchdog starts them
+            await asyncio.sleep(0.01)
+    assert [turn.message for turn in reversed(turns)] == messages
+    assert most == 1
+
+
+async def test_schedules_that_cannot_start_hide_no_others(store: MemoryStore) -> None:
+    async def resources(scope: Scope, _agent: AgentConfig[Any]) -> Resources:
+        if scope == ANN:
+            return Resources(model=ScriptedModel("done"))
+        raise OSError
+
+    for number in range(60):
+        await runtime(store).schedules.create(Scope("globex", f"user {number}"), "desk", "Report.", PAST)
+    await runtime(store).schedules.create(ANN, "desk", "Report.", PAST + timedelta(hours=1))
+    here = Runtime([Desk()], resources, store=store)
+    await here.look()
+    (run,) = await runs(store)
+    assert run.start.scope == ANN
+    await here.close()
+
+
 async def test_the_stored_message_is_redacted(store: MemoryStore) -> None:
     class Careful(Desk):
         async def get_data_policy(self) -> DataPolicy:

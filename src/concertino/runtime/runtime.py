@@ -110,7 +110,7 @@ class Runtime(Answering):
         self._seat = Seat(self.store, self._agents.names, self._busy, lease)
         self._resources.wait_in(self._seat.starts)
         self._turns = TurnStarter(self.store, self, self._log, self._seat, lease)
-        self.schedules = Schedules(self, self._seat.agents, self._seat.starts)
+        self.schedules = Schedules(self, self._seat)
         self._calls = AssignedCalls(self.store, self._seat, self._agents, self._start, self._wake, lease)
         parts = (self.store, self, (self.schedules.look, self._turns.look, self._calls.look), self._seat)
         self._watchdog = Watchdog(*parts, lease=lease, sweep=sweep, tries=tries, back_off=back_off)

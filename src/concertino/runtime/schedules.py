@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from time import monotonic
@@ -21,12 +21,15 @@ from ..storage.base import Store
 from ..storage.schedule_types import Schedule
 from .checks import check_text
 from .conversation import Conversation
-from .starts import Starts
+from .fleet import Seat
 from .times import Cron, time_after, times_to_start
 from .turn_input import check_input, decode_input, encode_input, in_conversation
-from .watchdog import BACK_OFF, LONGEST
+from .watchdog import BACK_OFF, BATCH, LONGEST
 
 log = logging.getLogger("concertino")
+
+_PAGE = 50
+"""Schedules that a look reads: some may be of the same conversation."""
 
 
 class _Runs(Protocol):
@@ -51,10 +54,9 @@ class Schedules:
     or are killed meanwhile. Every method may raise `StorageError`.
     """
 
-    def __init__(self, runs: _Runs, agents: Callable[[], Collection[str]], starts: Starts) -> None:
+    def __init__(self, runs: _Runs, seat: Seat) -> None:
         self._runs = runs
-        self._starts = starts
-        self._agents = agents
+        self._seat = seat
         self._failures: dict[str, tuple[int, float]] = {}
         """By schedule: how often it could not start here, and when it is tried again."""
 
@@ -118,11 +120,28 @@ class Schedules:
         """Erase a schedule, but not the messages that it has sent. Return False if there is no such schedule."""
         return await self._runs.store.delete_schedule(scope, schedule_id)
 
-    async def look(self) -> None:
-        """Send the messages that are due, if this process has their agents."""
-        now, due = await self._runs.store.due_schedules(OPERATOR, agents=self._agents())
-        ready = [each for each in due if monotonic() >= self._failures.get(each.id, (0, 0.0))[1]]
-        await self._starts.begin({each.id: partial(self._start, each, now) for each in ready})
+    async def look(self) -> bool:
+        """Send a batch of messages that are due, if this process has their agents. Return whether others may be due.
+
+        Messages to one conversation are sent in the order in which they became due, those to others side by side.
+        """
+        if not (limit := self._seat.capacity(BATCH)):
+            return False
+        page = _PAGE + len(self._failures)  # those that wait for another attempt hide no others
+        now, due = await self._runs.store.due_schedules(OPERATOR, page, agents=self._seat.agents())
+        if len(due) < page:  # it has all that are due
+            self._failures = {each.id: self._failures[each.id] for each in due if each.id in self._failures}
+        lines: dict[str, list[Schedule]] = {}
+        for each in due:
+            line = f"{_owner(each).key} {each.conversation_id or each.id}"
+            if line not in self._seat.starts and monotonic() >= self._failures.get(each.id, (0, 0.0))[1]:
+                lines.setdefault(line, []).append(each)
+        await self._seat.starts.begin({line: partial(self._start_all, lines[line], now) for line in [*lines][:limit]})
+        return bool(lines) and (len(lines) > limit or len(due) == page)
+
+    async def _start_all(self, line: Sequence[Schedule], now: float) -> None:
+        for schedule in line:
+            await self._start(schedule, now)
 
     async def _start(self, schedule: Schedule, now: float) -> None:
         try:
