@@ -19,11 +19,12 @@ from tests.postgres.server import Server
 
 from benchmarks import environments
 from benchmarks.fleet.claims import claims, queue
+from benchmarks.fleet.first import first
 from benchmarks.fleet.rows import multiply
 from benchmarks.fleet.turns import turns
 from benchmarks.fleet.waiting import prepare, waiting, woken
 
-PARTS = ("steps", "turns", "claims", "woken", "waiting")
+PARTS = ("steps", "turns", "first", "claims", "woken", "waiting")
 _SYSTEMS = ("concertino_postgres", "dbos_postgres", "langgraph_postgres", "procrastinate_postgres")
 _PATIENCE = 600.0
 _SETTINGS = {"checkpoint_timeout": "1h", "max_wal_size": "16GB", "shared_buffers": "512MB"}
@@ -78,6 +79,24 @@ def _turns(server: Server, *, quick: bool) -> None:
                 f"{found[name]:7.1f}" for name in ("transactions", "log_kb", "disk_kb", "server_ms", "cpu_ms")
             )
             print(f"  {at_once:3} at once, streamed for {seconds:g} s: {shown}", flush=True)
+
+
+def _first(server: Server, *, quick: bool) -> None:
+    print("\nthe first event and piece of an answer at a reader in another process, over NATS: median, 95 %, most, ms")
+    bus = NatsServer()
+    bus.start()
+    try:
+        for at_once in (1, 16):
+            found = first(server.database(), bus.url, 48 if quick else 320, at_once)
+            shown = {
+                "message to first event": found["event"],
+                "message to first piece": found["answer"],
+                "first piece from the model to the reader": found["piece"],
+            }
+            for name, figures in shown.items():
+                print(f"  {at_once:2} at once, {name:40}" + "".join(f" {each:7.1f}" for each in figures), flush=True)
+    finally:
+        bus.stop()
 
 
 def _claims(server: Server, *, quick: bool) -> None:
@@ -135,7 +154,9 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, help="one part")
     arguments = parser.parse_args()
     steps = partial(_steps, peers=not arguments.no_peers)
-    parts: dict[str, Callable[..., None]] = dict(zip(PARTS, (steps, _turns, _claims, _woken, _waiting), strict=True))
+    parts: dict[str, Callable[..., None]] = dict(
+        zip(PARTS, (steps, _turns, _first, _claims, _woken, _waiting), strict=True)
+    )
     for name, part in parts.items():
         if arguments.only in (None, name):
             with _server() as server:
