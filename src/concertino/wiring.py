@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -67,10 +68,22 @@ def open_model(spec: str) -> Model:
         names = ", ".join((*_PROVIDERS, DEMO, *NAMES, COMPATIBLE))
         if provider == COMPATIBLE:
             return _open_compatible("", name)
-        likely = next((known for prefix, known in _PREFIXES.items() if provider.startswith(prefix)), "")
-        hint = f"; or did you mean '{likely}:{provider}'?" if likely and not name else ""
+        likely = _likely_spec(provider, name, (*_PROVIDERS, *NAMES))
+        hint = f"; or did you mean {likely!r}?" if likely else ""
         raise UnknownProviderError(f"unknown provider {provider!r} in {spec!r}: choose from {names}{hint}")
     return _opener(provider)(name or _PROVIDERS[provider][1])
+
+
+def _likely_spec(provider: str, name: str, names: Sequence[str]) -> str:
+    """Return the spec that was probably meant; an empty text if there is none."""
+    first, slash, rest = provider.partition("/")
+    if slash and not name and first in names:
+        return f"{first}:{rest}"
+    likely = next((known for prefix, known in _PREFIXES.items() if provider.startswith(prefix)), "")
+    if likely and not name:
+        return f"{likely}:{provider}"
+    close = difflib.get_close_matches(provider, names, 1)
+    return ":".join(filter(None, (*close, name))) if close else ""
 
 
 def provider_names() -> tuple[str, ...]:
@@ -149,8 +162,15 @@ async def open_library(
 
 
 def is_url(database: Path | str) -> bool:
-    """Return whether *database* is the URL of a PostgreSQL database, and not the path of a SQLite file."""
-    return isinstance(database, str) and database.startswith(("postgresql://", "postgres://"))
+    """Return whether *database* is the URL of a PostgreSQL database, and not the path of a SQLite file.
+
+    Raises `ConfigurationError` for any other URL.
+    """
+    kind, separator, _ = str(database).partition("://") if isinstance(database, str) else ("", "", "")
+    if separator and kind not in ("postgresql", "postgres"):
+        shown = f"{kind}://..."  # the rest may contain a password
+        raise ConfigurationError(f"invalid database {shown!r}: use a postgresql:// URL, or the path of a SQLite file")
+    return bool(separator)
 
 
 async def open_store(database: Path | str, *, read_only: bool = False) -> SqlStore:

@@ -180,6 +180,12 @@ async def test_what_other_programs_send_ends_no_bell(nats: NatsServer) -> None:
         await writer.wait_closed()
 
 
+async def test_a_bell_that_can_never_connect_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    async with NatsBell("nats://host:port"):
+        await state(lambda: bool(caplog.messages))
+    assert "the bell never works: ValueError; the URL or an option may be invalid" in caplog.messages
+
+
 @pytest.mark.postgres
 async def test_a_server_that_refuses_a_bell_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     server = NatsServer()

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -34,11 +35,15 @@ _REMEDIES = {
     "finite_number": "use a finite number",
     "greater_than": "use a number above {gt:g}",
     "greater_than_equal": "use a number of at least {ge:g}",
+    "less_than_equal": "use a number of at most {le:,}",
+    "string_too_short": "leave the field out, or use at least one character",
     "too_short": "name at least one",
 }
 """By the type of pydantic's error."""
 _NATS = re.compile(r"((nats|tls|wss?)://)?[^\s/]+")
 """A URL, or a host with or without a port."""
+_MOST = 100_000
+"""Most runs or requests at once: more than a process can have."""
 
 
 class _Table(BaseModel):
@@ -50,7 +55,7 @@ class WorkerTable(_Table):
 
     worker_targets: list[str] = Field(default=[GENERIC], min_length=1)
     """The targets whose work the process takes."""
-    coroutines: int = Field(default=COROUTINES, ge=1)
+    coroutines: int = Field(default=COROUTINES, ge=1, le=_MOST)
     """Most runs that the process has at the same time."""
     grace: float = Field(default=20.0, ge=0)
     """Seconds that runs have to end after a signal."""
@@ -61,14 +66,14 @@ class RateLimitTable(_Table):
 
     requests_per_minute: float | None = Field(default=None, gt=0)
     tokens_per_minute: float | None = Field(default=None, gt=0)
-    max_concurrent: int | None = Field(default=None, ge=1)
+    max_concurrent: int | None = Field(default=None, ge=1, le=_MOST)
     """Requests that one process has at the same time."""
 
 
 class FleetFile(_Table):
     """The fields of the file."""
 
-    database: str | None = None
+    database: str | None = Field(default=None, min_length=1)
     """As `--db`: a PostgreSQL URL, or a SQLite file for the processes of one machine."""
     nats: str | None = None
     """The URL of a NATS server, over which processes wake each other; by default they do so over the database."""
@@ -117,10 +122,21 @@ def read_fleet_file(path: str) -> FleetFile:
         raise ConfigurationError(f"{path}: {_problem(error)}") from None
     _check(path, "targets", file.targets, ())
     _check(path, "worker.worker_targets", file.targets, file.worker.worker_targets)
-    if file.nats is not None and not _NATS.fullmatch(file.nats):
-        shown = file.nats.partition("//")[0][:20]  # the rest may contain a password
+    if "" in file.rate_limits:
+        raise ConfigurationError(f"{path}: invalid rate_limits '': use the name of a provider")
+    if file.nats is not None and not _is_nats(file.nats):
+        head, _, _ = file.nats.partition("//")
+        shown = head.rpartition("@")[2][:20]  # the rest may contain a password
         raise ConfigurationError(f"{path}: invalid nats '{shown}...': use a URL, such as 'nats://bus.internal:4222'")
     return file
+
+
+def _is_nats(url: str) -> bool:
+    """Return whether *url* may be that of a NATS server."""
+    try:
+        return bool(_NATS.fullmatch(url)) and urlsplit(url if "://" in url else f"nats://{url}").port != 0
+    except ValueError:  # an invalid port
+        return False
 
 
 def _check(path: str, field: str, targets: Mapping[str, list[str]], takes: Collection[str]) -> None:

@@ -110,3 +110,24 @@ async def test_an_unreachable_server_is_named(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(RunError, match=f"ollama could not be reached at http://{host}: "):
             await orchestrator.run()
         await model.close()
+
+
+@pytest.mark.parametrize(
+    ("spec", "likely"),
+    [
+        ("openai/gpt-6-luna", "openai:gpt-6-luna"),
+        ("groq/llama", "groq:llama"),
+        ("antropic:claude-x", "anthropic:claude-x"),
+        ("mistrall", "mistral"),
+        ("gpt-6-luna", "openai:gpt-6-luna"),
+    ],
+)
+def test_a_misspelt_provider_is_named_with_what_was_probably_meant(spec: str, likely: str) -> None:
+    with pytest.raises(UnknownProviderError, match=f"; or did you mean '{likely}'"):
+        open_model(spec)
+
+
+def test_a_provider_that_is_like_no_other_has_no_hint() -> None:
+    with pytest.raises(UnknownProviderError) as raised:
+        open_model("nobody:m")
+    assert "did you mean" not in str(raised.value)

@@ -103,6 +103,7 @@ class RemoteBell(LocalBell):
 
     async def __aenter__(self) -> Self:
         self._tasks = [asyncio.create_task(self._receive()), asyncio.create_task(self._send_rings())]
+        self._tasks[0].add_done_callback(self._gave_up)
         return self
 
     async def __aexit__(
@@ -144,6 +145,10 @@ class RemoteBell(LocalBell):
             log.warning("the bell is out of order until its server is back: %s", why)
         self.connected, self._is_reported = False, True
         self._ringing.clear()
+
+    def _gave_up(self, receiving: asyncio.Task[None]) -> None:
+        if not receiving.cancelled() and (error := receiving.exception()) is not None:
+            log.warning("the bell never works: %s; the URL or an option may be invalid", type(error).__name__)
 
     async def _send_rings(self) -> None:
         while True:
