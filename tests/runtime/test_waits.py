@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -127,7 +128,8 @@ async def test_a_result_from_outside(store: Store, answer: Any, failed: bool, wa
     assert await store.waits(OPERATOR, root_id=wait.root_id) == ()
 
 
-async def test_a_result_that_does_not_come_in_time(store: Store) -> None:
+async def test_a_result_that_does_not_come_in_time(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "concertino")
     model = Steady(call("order_in_time", what="tea"), "end")
     async with runtime(store, model, Desk(), sweep=0.005) as process:
         live = await process.start(Chat(model=model, message="go"), "desk")
@@ -136,7 +138,9 @@ async def test_a_result_that_does_not_come_in_time(store: Store) -> None:
         result = await process.result(OPERATOR, live.id)
         assert texts(result.messages) == ["no result arrived in time"]
         late = await process.resolve(OPERATOR, wait.key, "too late")
-    assert (late.won, late.wait.resolution.verdict) == (False, "expired")
+        assert (late.won, late.wait.resolution.verdict) == (False, "expired")
+        assert process.counts.late_answers == 1
+    assert f"an answer to {wait.key} changed nothing: 'result', and 'expired' counts" in caplog.messages
 
 
 @pytest.mark.parametrize("asks", [Ask(seconds=0.01), Ask()])

@@ -27,6 +27,8 @@ class Counts(Protocol):
     """Events that a retry or a crash undid."""
     lost_events: int
     """Events that could not be stored."""
+    late_answers: int
+    """Answers to waiting calls that changed nothing."""
 
 
 class Metrics:
@@ -89,6 +91,7 @@ class Metrics:
             (names.PARKED_RUNS, "{run}", "Runs left to another process", lambda: counts.parked_runs),
             (names.VOIDED_EVENTS, "{event}", "Events that a retry or a crash undid", lambda: counts.voided_events),
             (names.LOST_EVENTS, "{event}", "Events that could not be stored", lambda: counts.lost_events),
+            (names.LATE_ANSWERS, "{answer}", "Answers that changed nothing", lambda: counts.late_answers),
         ):
             meter.create_observable_counter(name, [read(value)], unit, text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
@@ -14,12 +15,16 @@ from ..storage.base import Store
 from ..waits import Remember, Resolution, Verdict, Wait, arguments_hash
 from .answers import AnswerOutcome, approval_of, check_arguments
 from .checks import check_number, check_text
+from .counts import RuntimeCounts
+
+log = logging.getLogger("concertino")
 
 
 class Answering:
     """Reads and answers waits."""
 
     store: Store
+    counts: RuntimeCounts
 
     async def _clean(self, scope: AnyScope, run_id: str, text: str) -> str:
         """Return *text*, from outside, as it may enter a run."""
@@ -103,4 +108,8 @@ class Answering:
         won = wait.resolution is not None and wait.resolution.id == mine.id
         if won:
             await self._answered(wait.root_id)
+        else:
+            self.counts.late_answers += 1
+            first = "nothing" if wait.resolution is None else wait.resolution.verdict
+            log.info("an answer to %s changed nothing: %r, and %r counts", key, verdict, first)
         return AnswerOutcome(won, wait)

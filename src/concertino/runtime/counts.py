@@ -18,6 +18,8 @@ class RuntimeCounts:
     """Events that a retry or a crash undid."""
     lost_events: int = 0
     """Events that could not be stored: the store failed for too long, or another process continued the run."""
+    late_answers: int = 0
+    """Answers to waiting calls that changed nothing: another one, the deadline or a stop was first."""
 
     @property
     def live_runs(self) -> int:
