@@ -77,6 +77,20 @@ async def test_an_answer_may_end_it_if_the_call_is_not_required() -> None:
     assert result.text == "I am done."
 
 
+async def test_some_of_the_tools_may_be_required_and_others_end_the_run_too() -> None:
+    part = EndWith("ship", "look", required=["ship"])
+    result, _, model = await play(part, "I am done.", call("ship", order=3))
+    assert (result.text, model.requests[1].tool_choice) == ("shipped 3", ForcedTool("ship"))
+    result, _, model = await play(part, call("look", order=3))
+    assert (result.status, len(model.requests)) == ("completed", 1)
+
+
+@pytest.mark.parametrize("required", [["fly"], "ship", 1, ["ship", 1]])
+def test_only_tools_of_the_part_may_be_required(required: Any) -> None:
+    with pytest.raises(ConfigurationError, match="use True, False, or a list of some of ship"):
+        EndWith("ship", required=required)
+
+
 async def test_a_model_that_never_calls_is_limited() -> None:
     model = ScriptedModel(*["I am done."] * 200)
     result = await ToolOrchestrator(Chat("Go.", model=model), agent(EndWith("ship"))).run()

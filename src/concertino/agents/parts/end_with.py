@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...errors import ConfigurationError
@@ -23,13 +23,16 @@ class EndWith(Part):
     answer is the result as JSON, and `RunResult.data` has it as the data of the tool. A field that the model leaves out
     is null, and a `Notice` names it.
 
-    If the call is *required* and the model answers without calling a tool, it is asked for the call, until a limit of
-    the run is reached.
+    If a call is *required* and the model answers without calling a tool, it is asked for the call, until a limit of the
+    run is reached. *required* may also name some of the tools: the model is asked for these, and the others end the run
+    too.
 
-    Raises `ConfigurationError` without tools and fields.
+    Raises `ConfigurationError` without tools and fields, and if *required* names another tool.
     """
 
-    def __init__(self, *tools: str, fields: Mapping[str, str] | None = None, required: bool = True) -> None:
+    def __init__(
+        self, *tools: str, fields: Mapping[str, str] | None = None, required: bool | Collection[str] = True
+    ) -> None:
         names = (*tools, *((SUBMIT_RESULT,) if fields else ()))
         if not names or not all(isinstance(name, str) and name for name in names):
             raise ConfigurationError(
@@ -37,14 +40,20 @@ class EndWith(Part):
             )
         self._names = dict.fromkeys(names)
         self._fields = dict(fields or {})
-        self._required = required
+        if isinstance(required, bool):
+            required = names if required else ()
+        if isinstance(required, str) or not isinstance(required, Collection) or not self._names.keys() >= {*required}:
+            raise ConfigurationError(
+                f"EndWith(required={required!r:.80}): use True, False, or a list of some of {', '.join(self._names)}"
+            )
+        self._required = dict.fromkeys(required)
         if fields:
             self.tools = (SubmitResult(self._fields),)
 
     def on_no_tool_calls(self, run: RunContext[Any]) -> NextStep:
         """Ask for the call."""
-        offered = [name for name in self._names if name in run.registry]
-        if not self._required or not offered:
+        offered = [name for name in self._required if name in run.registry]
+        if not offered:
             return Finish()
         choice: ToolChoice = ForcedTool(offered[0]) if len(offered) == 1 else "required"
         return Continue(prompt=f"End your work with a call of {' or '.join(offered)}.", tool_choice=choice)
