@@ -33,6 +33,7 @@ BATCH = 8
 sooner, and none of the three waits for all of another."""
 LONGEST = 300.0
 """Most seconds before a run or a turn is tried again that got no resources, such as a model of its tenant."""
+_LOOK = "concertino look"
 
 
 class _Runs(Protocol):
@@ -111,7 +112,7 @@ class Watchdog:
 
     async def _look_and_stop(self, *, woken: bool) -> None:
         """Look, and stop runs meanwhile: much work may be due, or a start may be slow."""
-        looking = self._begin_look(woken=woken)
+        looking = self._seat.starts.look(self._look(only_trees=False, woken=woken), _LOOK)
         while not (await asyncio.wait([looking], timeout=self._sweep))[0]:
             with suppress(ConcertinoError):  # the look has the same problem, and reports it
                 self._request_stops(await self._store.due(OPERATOR, 0, ()))
@@ -132,10 +133,7 @@ class Watchdog:
         If *woken*, a tree is probably due, and the first batch is claimed before anything else is read. What is claimed
         is started, also if the caller is cancelled.
         """
-        await asyncio.shield(self._begin_look(only_trees=only_trees, woken=woken))
-
-    def _begin_look(self, *, only_trees: bool = False, woken: bool = False) -> asyncio.Task[None]:
-        return self._seat.starts.look(self._look(only_trees=only_trees, woken=woken), "concertino look")
+        await asyncio.shield(self._seat.starts.look(self._look(only_trees=only_trees, woken=woken), _LOOK))
 
     async def _look(self, *, only_trees: bool, woken: bool) -> None:
         now, owner = asyncio.get_running_loop().time, process_owner()
