@@ -44,7 +44,7 @@ class Vault:
 
 
 def worker(vault: Vault, *, sweep: float = NEVER, coroutines: int = 16) -> Runtime:
-    runtime = Runtime([Desk(), Clerk()], vault, store=vault.store, sweep=sweep)
+    runtime = Runtime([Desk(), Clerk()], vault, store=vault.store, sweep=sweep, lease=NEVER)
     fleet = Fleet(bell=Bell(), targets={"desks": ["desk", "clerk"]}, takes=["desks"], coroutines=coroutines)
     return joined(runtime, fleet)
 
