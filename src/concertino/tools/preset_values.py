@@ -73,7 +73,8 @@ def _check(tool: Tool, defaults: dict[str, Any], fixed: dict[str, Any], environm
     if unknown := (defaults.keys() | fixed.keys() | environment.keys()) - known.keys():
         names = ", ".join(known) or "none"
         raise ConfigurationError(f"preset: tool {tool.name!r} has no parameter {min(unknown)!r}; it has: {names}")
-    if twice := environment.keys() & (defaults.keys() | fixed.keys()):
+    settings = (defaults, fixed, environment)
+    if twice := {name for name in known if sum(name in setting for setting in settings) > 1}:
         raise ConfigurationError(f"preset: parameter {min(twice)!r} of tool {tool.name!r} is set twice: choose one")
     for name in environment:
         if known[name].get("type") != "string":

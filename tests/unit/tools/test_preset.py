@@ -134,8 +134,9 @@ async def test_the_tool_alone_sees_the_value_of_an_environment_variable(
         ({"environment": {"size": "SIZE"}}, "'fetch' has no parameter 'size'; it has: query, key, limit"),
         ({"environment": {"limit": "LIMIT"}}, "parameter 'limit' of tool 'fetch' cannot come from"),
         ({"environment": {"key": "KEY"}, "fixed": {"key": "x"}}, "parameter 'key' of tool 'fetch' is set twice"),
+        ({"defaults": {"limit": 3}, "fixed": {"limit": 5}}, "parameter 'limit' of tool 'fetch' is set twice"),
     ],
 )
-def test_an_invalid_variable_is_refused(values: dict[str, Any], problem: str) -> None:
+def test_an_invalid_setting_is_refused(values: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem):
         preset(fetch, **values)
