@@ -75,7 +75,9 @@ async def test_a_lease_that_is_renewed_is_not_over(tmp_path: Path) -> None:
         assert len(model.requests) == 1
 
 
-async def test_who_has_lost_a_run_tells_how_it_ended_elsewhere(tmp_path: Path) -> None:
+async def test_who_has_lost_a_run_tells_how_it_ended_elsewhere(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     gate = asyncio.Event()
     model = ScriptedModel(Answer(text="lost", midway=gate.wait), "the answer")
     async with two(tmp_path, [Desk()], model) as (one, other):
@@ -87,6 +89,7 @@ async def test_who_has_lost_a_run_tells_how_it_ended_elsewhere(tmp_path: Path) -
         result = await lost.result()
         assert result.status == "failed"
         assert "StaleClaimError" in (result.error or ""), "not as if the run had failed, or ended"
+        assert caplog.text.count("run run_1 stops here, because another process has claimed it") == 1
         told = await one.result(OPERATOR, "run_1")
         assert (told.status, told.text) == ("completed", "the answer"), "this asks how the run ended"
 

@@ -172,6 +172,8 @@ class Tree:
 
     def lose(self, error: Exception) -> None:
         """Stop all work without writing anything: another process has claimed the tree."""
+        if self.lost is None:
+            log.warning("run %s stops here, because another process has claimed it: %s", self.root_id, error)
         self.lost = self.lost or error
         self.parked = True
         self._cancel_renewal()
