@@ -333,18 +333,24 @@ async def test_a_run_that_waits_is_stopped_during_a_backlog_that_does_not_end() 
 
 
 class Slowly(MemoryStore):
-    """Returns what it has claimed only when the test lets it."""
+    """Returns what it has claimed, or loads it, only when the test lets it."""
 
-    def __init__(self) -> None:
+    def __init__(self, at: str = "claim") -> None:
         super().__init__()
-        self.claimed, self.goes_on = asyncio.Event(), asyncio.Event()
+        self.at, self.claimed, self.goes_on = at, asyncio.Event(), asyncio.Event()
 
     async def claim_due(self, *arguments: Any, **options: Any) -> Any:
         claims = await super().claim_due(*arguments, **options)
-        if claims:
+        if claims and self.at == "claim":
             self.claimed.set()
             await self.goes_on.wait()
         return claims
+
+    async def load(self, *arguments: Any, **options: Any) -> Any:
+        if self.at == "load":
+            self.claimed.set()
+            await self.goes_on.wait()
+        return await super().load(*arguments, **options)
 
 
 async def approve_and_cancel(runtime: Runtime, store: Slowly) -> str:
@@ -359,9 +365,10 @@ async def approve_and_cancel(runtime: Runtime, store: Slowly) -> str:
     return run.id
 
 
-async def test_a_cancelled_approval_starts_what_it_has_claimed() -> None:
+@pytest.mark.parametrize("at", ["claim", "load"])
+async def test_a_cancelled_approval_starts_what_it_has_claimed(at: str) -> None:
     fleet = Fleet(bell=Bell(), targets={"desks": ["desk", "clerk"]}, takes=["desks"])
-    async with joined(web(store := Slowly(), call("refund"), "Refunded."), fleet) as runtime:
+    async with joined(web(store := Slowly(at), call("refund"), "Refunded."), fleet) as runtime:
         run_id = await approve_and_cancel(runtime, store)
         store.goes_on.set()
         assert [event async for _, event in runtime.events(SLOW, run_id)][-1].result.text == "Refunded."  # type: ignore[union-attr]

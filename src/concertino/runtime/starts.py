@@ -52,7 +52,7 @@ class Starts:
         return key in self._tasks
 
     def look(self, look: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-        """Begin a look for work. Await it in `asyncio.shield`: what it claims is then started in any case."""
+        """Begin a look for work. Await it in `asyncio.shield`, so that a cancelled caller loses nothing it claims."""
         task = asyncio.create_task(look, name=name)
         self._looks.add(task)
         task.add_done_callback(self._looks.discard)

@@ -33,7 +33,6 @@ BATCH = 8
 sooner, and none of the three waits for all of another."""
 LONGEST = 300.0
 """Most seconds before a run or a turn is tried again that got no resources, such as a model of its tenant."""
-_LOOK = "concertino look"
 
 
 class _Runs(Protocol):
@@ -112,7 +111,7 @@ class Watchdog:
 
     async def _look_and_stop(self, *, woken: bool) -> None:
         """Look, and stop runs meanwhile: much work may be due, or a start may be slow."""
-        looking = self._seat.starts.look(self._look(only_trees=False, woken=woken), _LOOK)
+        looking = asyncio.create_task(self.look(woken=woken), name="concertino look")
         while not (await asyncio.wait([looking], timeout=self._sweep))[0]:
             with suppress(ConcertinoError):  # the look has the same problem, and reports it
                 self._request_stops(await self._store.due(OPERATOR, 0, ()))
@@ -130,12 +129,8 @@ class Watchdog:
     async def look(self, *, only_trees: bool = False, woken: bool = False) -> None:
         """Resume, stop or postpone the trees that are due; unless *only_trees*, start what is scheduled or queued.
 
-        If *woken*, a tree is probably due, and the first batch is claimed before anything else is read. What is claimed
-        is started, also if the caller is cancelled.
+        If *woken*, a tree is probably due, and the first batch is claimed before anything else is read.
         """
-        await asyncio.shield(self._seat.starts.look(self._look(only_trees=only_trees, woken=woken), _LOOK))
-
-    async def _look(self, *, only_trees: bool, woken: bool) -> None:
         now, owner = asyncio.get_running_loop().time, process_owner()
         trees = woken and await self._resume_due(owner)
         others: Sequence[Callable[[], Awaitable[object]]] = () if only_trees else self._starters
@@ -175,17 +170,28 @@ class Watchdog:
                 return False
             since = asyncio.get_running_loop().time()
             agents, consumer = self._seat.agents(), self._seat.consumer()
-            claims = await self._store.claim_due(
-                OPERATOR, owner, self._lease, limit=limit, agents=agents, consumer=consumer
-            )
-            works = {}
-            for claim in claims:
-                if claim.root_id in self._seat.starts:  # a start that has failed is about to set it aside
-                    await self._store.release(claim)
-                else:
-                    works[claim.root_id] = partial(self._begin, claim, since)
-            began = await self._seat.starts.begin(works)
+            due = self._store.claim_due(OPERATOR, owner, self._lease, limit=limit, agents=agents, consumer=consumer)
+            claiming = self._seat.starts.look(due, "claim of due runs")
+            try:
+                works = {}
+                for claim in await asyncio.shield(claiming):
+                    if claim.root_id in self._seat.starts:  # a start that has failed is about to set it aside
+                        await self._store.release(claim)
+                    else:
+                        works[claim.root_id] = partial(self._begin, claim, since)
+                began = await self._seat.starts.begin(works)
+            except asyncio.CancelledError:  # the caller of `approve` is away
+                self._seat.starts.look(self._give_back(claiming), "release of claimed runs")
+                raise
             return len(works) == limit and all(began)
+
+    async def _give_back(self, claiming: Awaitable[Sequence[Claim]]) -> None:
+        """Release what is claimed and was not started, and look again."""
+        for claim in await claiming:
+            live = self._runs.live(OPERATOR, claim.root_id)
+            if (live is None or live.done) and claim.root_id not in self._seat.starts:
+                await self._store.release(claim)
+        self.wake()
 
     async def settled(self, root_id: str) -> None:
         """Wait until no look that is in progress may resume a tree."""
