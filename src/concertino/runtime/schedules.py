@@ -127,7 +127,7 @@ class Schedules:
         """
         if not (limit := self._seat.capacity(BATCH)):
             return False
-        page = _PAGE + len(self._failures)  # those that wait for another attempt hide no others
+        page = _PAGE + len(self._failures)  # postponed schedules hide no others
         now, due = await self._runs.store.due_schedules(OPERATOR, page, agents=self._seat.agents())
         if len(due) < page:  # it has all that are due
             self._failures = {each.id: self._failures[each.id] for each in due if each.id in self._failures}
