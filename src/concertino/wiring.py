@@ -75,7 +75,7 @@ def open_model(spec: str) -> Model:
 
 
 def _likely_spec(provider: str, name: str, names: Sequence[str]) -> str:
-    """Return the spec that was probably meant; an empty text if there is none."""
+    """Return the likely spec; an empty text if none is close."""
     first, slash, rest = provider.partition("/")
     if slash and not name and first in names:
         return f"{first}:{rest}"
