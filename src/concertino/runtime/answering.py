@@ -16,6 +16,7 @@ from ..waits import Remember, Resolution, Verdict, Wait, arguments_hash
 from .answers import AnswerOutcome, approval_of, check_arguments
 from .checks import check_number, check_text
 from .counts import RuntimeCounts
+from .question import check_answer
 
 log = logging.getLogger("concertino")
 
@@ -80,13 +81,16 @@ class Answering:
     async def resolve(self, scope: AnyScope, key: str, content: Any, *, failed: bool = False) -> AnswerOutcome:
         """Deliver the result, or with *failed* the error, of a waiting call. The first answer wins.
 
-        A call of a remote tool accepts its result as soon as it runs. Raises `UnknownWaitError`, and `RunStateError` if
-        the call waits for an approval.
+        A call of a remote tool accepts its result as soon as it runs. Raises `UnknownWaitError`, `RunStateError` if the
+        call waits for an approval, and `ConfigurationError` if *content* does not answer the question of `ask_person`
+        that waits: the question stays open.
         """
         wait = await self.store.wait(scope, key)
         if wait is not None and wait.kind == "approval" and wait.resolution is None:
             raise RunStateError(f"{key} waits for an approval: use approve or deny")
         text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+        if wait is not None and wait.resolution is None and not failed:
+            await check_answer(wait, text)
         return await self._answer(scope, key, "failed" if failed else "result", text)
 
     async def _answer(

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from ..errors import RunStateError, UnknownRunError, UnknownWaitError
 from ..messages import AssistantMessage, Media, Message, ToolMessage, UserMessage
 from ..runtime import AnswerOutcome
+from ..runtime.question import DECLINED, question_of
 from ..runtime.timeline import Timeline, read_timeline
 from ..storage.types import StoredRun
 from .conversation_endpoints import event_source, is_over
@@ -32,7 +33,6 @@ from .forms import (
     TimelineForm,
     UsageForm,
 )
-from .question import DECLINED, question_of
 
 runs = Endpoints("runs")
 approvals = Endpoints("approvals")

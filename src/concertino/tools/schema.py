@@ -58,7 +58,11 @@ class JsonSchema:
         """Return *value*, or an awaitable of it. Raises the schema's error, naming the parts of the value."""
         if not self._linear or self._size > _MOST_INLINE or _larger(value, _INLINE_WORK // self._size):
             return self._validate_in_worker(value)
-        if problems := problems_of(self._validator, value, self._most):
+        try:
+            problems = problems_of(self._validator, value, self._most)
+        except Exception as error:  # noqa: BLE001 - jsonschema's, of an invalid schema
+            raise self._error(f"the schema of {self._owner} cannot be used: {_reason(error)}") from None
+        if problems:
             raise self._error(problems)
         return value
 
@@ -71,8 +75,7 @@ class JsonSchema:
         try:
             _ = self._validator
         except Exception as error:  # noqa: BLE001 - jsonschema's, and RecursionError
-            problem = getattr(error, "message", "") or type(error).__name__
-            raise ConfigurationError(f"{self._owner}: the JSON Schema is invalid: {problem}") from None
+            raise ConfigurationError(f"{self._owner}: the JSON Schema is invalid: {_reason(error)}") from None
 
     async def _validate_in_worker(self, value: T) -> T:
         try:
@@ -105,6 +108,10 @@ def problems_of(validator: Any, value: Any, most: int) -> str:
     """Return the first *most* violations, each with its path in the value, or ""."""
     found = islice(validator.iter_errors(value), most)
     return "; ".join(map(_problem, found))[:_LONGEST_PROBLEM]
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "message", "") or type(error).__name__
 
 
 def _problem(error: Any) -> str:

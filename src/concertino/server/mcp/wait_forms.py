@@ -7,10 +7,10 @@ from typing import Any
 
 import mcp_types as types
 
+from ...runtime.question import DECLINED, question_of
 from ...scope import Scope
 from ...waits import Wait
 from ..protocols.turn_log import WaitAnswer
-from ..question import DECLINED, question_of
 
 _TEXT = {"type": "string"}
 _APPROVAL = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from ...records import record
-from ..question import PersonQuestion
+from ...runtime.question import PersonQuestion
 
 FieldKind = Literal["text", "line", "number", "integer", "boolean", "choice", "choices", "json"]
 _MOST_FIELDS = 50

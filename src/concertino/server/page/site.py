@@ -21,10 +21,10 @@ from starlette.responses import HTMLResponse, Response
 from ...agents import WorkerAgent
 from ...records import record
 from ...runtime import Runtime
+from ...runtime.question import question_of
 from ...runtime.timeline import TimelineCall
 from ...waits import denial_reason
 from ..endpoint import ApiCall
-from ..question import question_of
 from .markup import markdown_html, plain_text, well_formed
 from .question_fields import question_fields
 

@@ -22,11 +22,11 @@ from ...events import (
     ToolStreamed,
     UsageRecorded,
 )
+from ...runtime.question import DECLINED
 from ...tools.builtin.research import SEARCH_TOOLS
 from ...waits import is_denial
 from ..protocols.log_pieces import ERASED, NOT_FINISHED, LogPieces, Piece
 from ..protocols.values import sources_of
-from ..question import DECLINED
 from .markup import Citations, MarkdownBlocks, without_sources
 from .turn_items import (
     AgentItem,

@@ -21,11 +21,12 @@ from ...events import (
     ToolProgress,
     ToolStreamed,
 )
+from ...runtime.question import link_of
 from ...waits import Wait, is_denial
 from .log_pieces import Piece
 from .turn_stream import TurnStream
 from .ui_message import UIMessageBuilder
-from .values import JsonObject, address_of, arguments_of, failure_of, link_of, output_of, sources_of, tokens_of
+from .values import JsonObject, address_of, arguments_of, failure_of, output_of, sources_of, tokens_of
 
 LEAST_GROWTH = 80
 """Characters that a preview grows before it is sent again, and at least an eighth: so all previews of a text together

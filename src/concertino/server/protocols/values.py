@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import binascii
 import json
-import re
 from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
@@ -18,7 +17,6 @@ from ...events import RunResult
 from ...messages import Media
 from ...records import record
 from ...usage import Tokens, UsageRecord, total
-from ...waits import ASK_PERSON
 
 JsonObject = dict[str, Any]
 
@@ -91,13 +89,6 @@ def arguments_of(text: str) -> Any:
         return json.loads(text or "{}")
     except (ValueError, RecursionError):
         return None
-
-
-def link_of(tool: str, arguments: str) -> str:
-    """Return the address that a question asks the user to open, such as a login page; "" if it asks for none."""
-    found = arguments_of(arguments) if tool == ASK_PERSON else None
-    url = found.get("url") if isinstance(found, dict) else None
-    return url if isinstance(url, str) and re.match(r"https?://", url) else ""
 
 
 def tokens_of(usage: Iterable[UsageRecord]) -> tuple[Tokens, Decimal | None]:

@@ -1,0 +1,106 @@
+"""Questions of tools in the web API: what waits for a user, and answers that fit or do not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from concertino import AgentConfig, MemoryStore, Resources, Runtime, Scope, ToolContext, tool
+from concertino.agents import ask_person
+from concertino.server import create_app
+from concertino.testing import ScriptedModel, call
+
+from .kit import User, authenticate
+
+FORM = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, "seats": {"type": "integer", "maximum": 8}},
+    "required": ["name"],
+}
+HOSTILE = {
+    "type": "object",
+    "title": "<script>\u202e",
+    "properties": {
+        "\u202ename": {"enum": [f"{n}<b>" for n in range(10_000)]},
+        "deep": {"type": "object", "properties": {"a": {"type": "object", "patternProperties": {"^(a+)+$": {}}}}},
+    },
+}
+
+
+@asynccontextmanager
+async def asking(details: dict[str, Any]) -> AsyncIterator[tuple[Any, str, str]]:
+    """Yield an application in which one question waits for Ann, the path of its turn, and its key."""
+
+    @tool(effect="idempotent")
+    async def survey(context: ToolContext) -> str:
+        """Ask."""
+        return f"They say: {await ask_person(context, 'Which one?', **details)}"
+
+    class Host(AgentConfig[None]):
+        name = "host"
+        tools = (survey,)
+
+    model = ScriptedModel(call("survey"), "Thanks.")
+    async with Runtime([Host()], Resources(model=model, store=MemoryStore())) as runtime:
+        app = create_app(runtime, authenticate)
+        ann = User(app)
+        conversation = await ann.new_conversation()
+        turn = await ann.send(conversation, "Ask me.")
+        (wait,) = await runtime.store.waits(Scope("acme", "ann"), root_id=turn["id"])
+        yield app, f"{conversation}/turns/{turn['id']}", wait.key
+
+
+@pytest.mark.parametrize(
+    ("details", "wrong", "field", "right"),
+    [
+        ({"choices": ["18:00", "20:00"]}, "19:00", "answer", "20:00"),
+        ({"schema": FORM}, {"name": "Ann", "seats": 9}, "seats", {"name": "Ann", "seats": 8}),
+        ({"schema": FORM}, "Ann", "JSON object", {"name": "Ann"}),
+        ({"schema": HOSTILE}, {"\u202ename": "other"}, "\u202ename", {"\u202ename": "9<b>", "deep": {"a": {}}}),
+    ],
+)
+async def test_a_wrong_answer_names_the_field_and_loses_nothing(
+    details: dict[str, Any], wrong: Any, field: str, right: Any
+) -> None:
+    async with asking(details) as (app, turn, key):
+        ann = User(app)
+        refused = await ann("POST", f"/api/questions/{key}", 422, json={"answer": wrong})
+        assert field in refused["error"]["message"]
+        assert "the question stays open: correct the answer, or decline" in refused["error"]["message"]
+        assert (await ann("GET", turn))["state"] == "waiting"
+        assert (await ann("POST", f"/api/questions/{key}", json={"answer": right}))["won"]
+        await ann.events(f"{turn}/events")
+        assert (await ann("GET", turn))["answer"] == "Thanks."
+
+
+async def test_of_two_answers_at_once_the_first_counts() -> None:
+    async with asking({"choices": ["a", "b"]}) as (app, turn, key):
+        ann = User(app)
+        path = f"/api/questions/{key}"
+        both = await asyncio.gather(*[ann("POST", path, json={"answer": each}) for each in ("a", "b")])
+        assert sorted(each["won"] for each in both) == [False, True]
+        await ann.events(f"{turn}/events")
+        assert not (await ann("POST", path, json={"answer": "neither"}))["won"]
+
+
+@pytest.mark.parametrize("session", ["acme/bob", "globex/ann", "globex/bob"])
+async def test_a_question_is_its_owners(session: str) -> None:
+    async with asking({"schema": FORM}) as (app, turn, key):
+        for answer in ({"name": "Bob"}, {"seats": 99}, None):
+            await User(app, session)("POST", f"/api/questions/{key}", 404, json={"answer": answer})
+        assert (await User(app)("GET", turn))["state"] == "waiting"
+
+
+async def test_an_answer_after_a_stop_or_an_erasure_changes_nothing() -> None:
+    async with asking({"schema": FORM}) as (app, turn, key):
+        ann, path = User(app), f"/api/questions/{key}"
+        await ann("POST", f"/api/runs/{turn.rpartition('/')[2]}/stop")
+        late = await ann("POST", path, json={"answer": {"name": "Ann"}})
+        assert late == {"won": False, "verdict": "cancelled", "by": late["by"]}
+        assert not (await ann("POST", path, json={"answer": {"seats": "many"}}))["won"]
+        await ann("DELETE", "/api/data")
+        await ann("POST", path, 404, json={"answer": {"name": "Ann"}})
