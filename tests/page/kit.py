@@ -69,6 +69,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
             "required": ["name", "meal"],
         }
     },
+    "number": {"schema": {"type": "object", "properties": {"id": {"type": "integer"}, "share": {"type": "number"}}}},
     "nested": {"schema": {"type": "object", "properties": {"where": {"type": "object"}}}},
 }
 MARKDOWN = """Here is **how**:
@@ -189,6 +190,7 @@ class DeskModel(ScriptedModel):
             "refund": lambda: call("refund", order="A-17 <b>", euros=120),
             "research": lambda: [call("helper", query="What do threads cost?"), call("helper", query="And processes?")],
             "delegate": lambda: call("helper", query="slow"),
+            "large": lambda: call("refund", order="A-17 <b>", euros=2**53 + 1),
             "unseen": lambda: call("refund", order="A-17\u202e71-B\ud800", euros=1),
             "halves": lambda: call("web_search", results=HALVES),
             "noisy": lambda: call("noisy"),

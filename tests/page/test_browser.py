@@ -108,6 +108,23 @@ async def test_a_call_is_allowed_with_other_arguments(shop: Desk) -> None:
     await expect(card).to_have_count(0)
 
 
+@pytest.mark.parametrize("edited", [False, True])
+async def test_arguments_keep_all_digits(shop: Desk, *, edited: bool) -> None:
+    page = await shop.open()
+    sent: list[Any] = []
+    page.on("request", lambda each: sent.append(each.post_data_json) if "/api/approvals/" in each.url else None)
+    await send(page, "large")
+    card = page.get_by_role("region", name="Allow refund?")
+    await card.get_by_role("button", name="Edit arguments").click()
+    if edited:
+        await card.get_by_label("These arguments will be used, as JSON").press("ControlOrMeta+End")
+        await page.keyboard.type(" ")
+    await card.get_by_role("button", name="Allow").click()
+    await answered(page)
+    await expect(answer(page)).to_contain_text("9007199254740993 euros for order A-17")
+    assert [set(each) for each in sent] == [{"decision", "remember"} | ({"arguments"} if edited else set())]
+
+
 async def test_a_call_is_denied_with_a_reason_on_the_page_of_approvals(shop: Desk) -> None:
     page = await shop.open()
     await send(page, "refund")

@@ -94,6 +94,21 @@ async def test_a_nested_answer_is_json(shop: Desk) -> None:
     await expect(answer(page)).to_contain_text('"floor": 2')
 
 
+async def test_an_answer_keeps_all_digits(shop: Desk) -> None:
+    page = await shop.open()
+    card = await asked(page, "number")
+    await card.get_by_role("spinbutton").first.fill("9007199254740993")
+    await card.get_by_role("spinbutton").last.fill(".5")
+    await card.get_by_role("button", name="Answer").click()
+    await answered(page)
+    await expect(answer(page)).to_contain_text('"id": 9007199254740993, "share": 0.5')
+    card = await asked(page, "nested")
+    await card.get_by_label("Answer as JSON").fill('{"where": {"floor": 9007199254740993}}')
+    await card.get_by_role("button", name="Answer").click()
+    await answered(page, 2)
+    await expect(answer(page)).to_contain_text('"floor": 9007199254740993')
+
+
 async def test_a_question_is_declined_after_a_second_thought(shop: Desk) -> None:
     page = await shop.open()
     card = await asked(page, "name")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from concertino import AgentConfig, MemoryStore, Resources, Runtime, Scope, ToolContext, tool
-from concertino.agents import ask_person
+from concertino.agents import HumanStep, Workflow, WorkflowAgent, ask_person
 from concertino.server import create_app
 from concertino.testing import ScriptedModel, call
 
@@ -104,3 +104,24 @@ async def test_an_answer_after_a_stop_or_an_erasure_changes_nothing() -> None:
         assert not (await ann("POST", path, json={"answer": {"seats": "many"}}))["won"]
         await ann("DELETE", "/api/data")
         await ann("POST", path, 404, json={"answer": {"name": "Ann"}})
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict", "shown"), [("on Monday", "approved", "on Monday"), ("", "approved", ""), (None, "denied", "")]
+)
+async def test_a_question_of_a_workflow_is_answered_like_that_of_a_tool(
+    answer: str | None, verdict: str, shown: str
+) -> None:
+    flow = Workflow(name="release", steps=[HumanStep(id="ask", question="When?", output="when")], answer="$when")
+    async with Runtime([WorkflowAgent(flow)], Resources(model=ScriptedModel(), store=MemoryStore())) as runtime:
+        ann = User(create_app(runtime, authenticate))
+        conversation = await ann.new_conversation()
+        turn = await ann.send(conversation, "Ship it.")
+        (wait,) = await runtime.store.waits(Scope("acme", "ann"), root_id=turn["id"])
+        path = f"/api/questions/{wait.key}"
+        refused = await ann("POST", path, 422, json={"answer": {"when": "now"}})
+        assert "use a text" in refused["error"]["message"]
+        given = await ann("POST", path, json={"answer": answer})
+        assert (given["won"], given["verdict"]) == (True, verdict)
+        await ann.events(f"{conversation}/turns/{turn['id']}/events")
+        assert shown in (await ann("GET", f"{conversation}/turns/{turn['id']}"))["answer"]

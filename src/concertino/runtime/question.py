@@ -36,6 +36,10 @@ class PersonQuestion:
     login: bool = False
     """True if logging in on that page answers the question."""
 
+    def answered(self, text: str) -> dict[str, Any]:
+        """Return the arguments with which an approval answers the question."""
+        return {**self.arguments, "answer": text}
+
 
 def question_of(tool: str, kind: WaitKind, arguments: str) -> PersonQuestion | None:
     """Return the question that a waiting call asks; None if it asks none, or its arguments are erased."""

@@ -201,7 +201,7 @@ class QuestionAnswer(Given):
 
     answer: Annotated[
         Words | Annotated[dict[str, Any], AfterValidator(_finite)] | None,
-        Field(description="A text, or an object if the question has a schema; null declines to answer."),
+        Field(description="A text, or an object if the question has a schema; null declines."),
     ]
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from typing import Any
 from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from ..errors import RunStateError, UnknownRunError, UnknownWaitError
+from ..errors import ConfigurationError, RunStateError, UnknownRunError, UnknownWaitError
 from ..messages import AssistantMessage, Media, Message, ToolMessage, UserMessage
 from ..runtime import AnswerOutcome
-from ..runtime.question import DECLINED, question_of
+from ..runtime.answers import approval_of
+from ..runtime.question import DECLINED, PersonQuestion, question_of
 from ..runtime.timeline import Timeline, read_timeline
 from ..storage.types import StoredRun
 from .conversation_endpoints import event_source, is_over
@@ -145,16 +147,31 @@ async def answer_approval(call: ApiCall, key: str, body: ApprovalAnswer) -> Answ
 
 @approvals("POST", "/api/questions/{key}")
 async def answer_question(call: ApiCall, key: str, body: QuestionAnswer) -> AnswerForm:
-    """Answer a question of a tool to the user, or decline it. The first answer counts."""
+    """Answer a question of a tool or of a workflow, or decline it. The first answer counts."""
     wait = await call.runtime.store.wait(call.scope, key)
-    question = None if wait is None or wait.kind == "approval" else question_of(wait.tool, wait.kind, wait.arguments)
+    if wait is None:  # a workflow may ask people who do not own the run
+        _, wait = await approval_of(call.runtime.store, call.scope, key)
+    question = question_of(wait.tool, wait.kind, wait.arguments)
     if question is None:
         raise UnknownWaitError(f"no question waits under {key!r:.200}")
+    if question.approval:
+        return _answer_form(await _decide(call, key, question, body.answer))
     if body.answer is None:
         return _answer_form(await call.runtime.resolve(call.scope, key, DECLINED, failed=True))
     if question.login:
         raise RunStateError("the login answers this question: open its page")
     return _answer_form(await call.runtime.resolve(call.scope, key, body.answer))
+
+
+async def _decide(
+    call: ApiCall, key: str, question: PersonQuestion, answer: str | dict[str, Any] | None
+) -> AnswerOutcome:
+    """Answer the question of a workflow: an answer approves its call."""
+    if answer is None:
+        return await call.runtime.deny(call.scope, key)
+    if not isinstance(answer, str):
+        raise ConfigurationError("invalid answer: this question has no schema: use a text")
+    return await call.runtime.approve(call.scope, key, arguments=question.answered(answer))
 
 
 def _answer_form(outcome: AnswerOutcome) -> AnswerForm:

@@ -50,7 +50,7 @@ def answer_of(wait: Wait, result: types.ElicitResult) -> WaitAnswer | None:
         return WaitAnswer(wait, content=json.dumps(content, ensure_ascii=False))
     text = content.get("answer")
     if question.approval:
-        edited = {**question.arguments, "answer": text} if text and isinstance(text, str) else None
+        edited = question.answered(text) if text and isinstance(text, str) else None
         return WaitAnswer(wait, arguments=edited)
     return WaitAnswer(wait, content=text) if isinstance(text, str) else None
 

@@ -3,14 +3,15 @@
 import { rest } from "./focus.js";
 import { announce, api } from "./http.js";
 
-/** Sends the answer of a card. If the server refuses it, the form can be used again. */
+/** Sends the answer of a card, a JSON text. If the server refuses it, the form can be used again. */
 export async function give(card, form, path, body, said) {
   const held = document.activeElement;
   const controls = [...form.elements];
   rest(card.closest("[data-turn]") ?? document.getElementById("main"));
   for (const each of controls) each.disabled = true;
   try {
-    await api("POST", `${path}/${encodeURIComponent(card.dataset.key)}`, body);
+    const headers = { "Content-Type": "application/json" };
+    await api("POST", `${path}/${encodeURIComponent(card.dataset.key)}`, body, { raw: true, headers });
   } catch (error) {
     for (const each of controls) each.disabled = false;
     held.focus();
@@ -21,12 +22,21 @@ export async function give(card, form, path, body, said) {
   card.closest(".waiting-call")?.remove();
 }
 
-/** Returns a text as a JSON object. Throws an Error otherwise. */
-export function parsedObject(text) {
+/**
+ * Returns an object as JSON text, from pairs of a name and a JSON text; without the pairs that have none.
+ * A text is sent as it is: JSON.parse would round numbers beyond 2^53.
+ */
+export function objectText(pairs) {
+  const given = pairs.filter(([, text]) => text !== undefined);
+  return `{${given.map(([name, text]) => `${JSON.stringify(name)}:${text}`).join()}}`;
+}
+
+/** Returns a text that is a JSON object. Throws an Error otherwise. */
+export function checkedObject(text) {
   try {
     const value = JSON.parse(text);
     if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("it is no object");
-    return value;
+    return text;
   } catch (error) {
     throw new Error(`This is not a JSON object: ${error.message}`);
   }

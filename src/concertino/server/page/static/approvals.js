@@ -1,7 +1,10 @@
 // Cards of calls that wait for an approval, in a chat and on a page of their own.
 
-import { give, parsedObject, showProblem } from "./answers.js";
+import { checkedObject, give, objectText, showProblem } from "./answers.js";
 import { once } from "./http.js";
+import { PATH as QUESTIONS } from "./questions.js";
+
+const PATH = "/api/approvals";
 
 export const actions = {
   "edit-arguments": (button) => {
@@ -28,18 +31,17 @@ function setDenying(form, on) {
   form.querySelector(".approval-actions").scrollIntoView({ block: "nearest" });
 }
 
-/** Returns the arguments in place of the original ones; undefined without any. */
+/** Returns the JSON text of the arguments in place of the original ones; undefined if they are not edited. */
 function edited(form) {
-  const { answer } = form.elements; // a question of a workflow
-  if (answer) return answer.value.trim() ? { ...parsedObject(answer.dataset.arguments), answer: answer.value } : undefined;
   const part = form.querySelector(".edit-arguments");
-  if (part.hidden) return undefined;
+  const field = form.elements.arguments;
+  if (!part || part.hidden || field.value === field.defaultValue) return undefined;
   const problem = part.querySelector(".problem");
   problem.hidden = true;
   try {
-    return parsedObject(form.elements.arguments.value);
+    return checkedObject(field.value);
   } catch (error) {
-    showProblem(problem, error, form.elements.arguments);
+    showProblem(problem, error, field);
     throw null;
   }
 }
@@ -52,19 +54,20 @@ export function countApprovals(count) {
 }
 
 async function answer(card, form, decision) {
-  const body = { decision };
-  if (decision === "approve") {
-    const changed = edited(form);
-    if (changed !== undefined) body.arguments = changed;
-    body.remember = form.elements.remember?.value ?? "once";
-  } else {
-    if (!denying(form)) {
-      setDenying(form, true);
-      return;
-    }
-    body.reason = form.elements.reason.value;
+  if (decision === "deny" && !denying(form)) {
+    setDenying(form, true);
+    return;
   }
-  await give(card, form, "/api/approvals", body, decision === "approve" ? "Allowed." : "Denied.");
+  const text = form.elements.answer?.value; // to the question of a workflow
+  if (decision === "approve" && text?.trim()) {
+    await give(card, form, QUESTIONS, JSON.stringify({ answer: text }), "Allowed.");
+  } else if (decision === "approve") {
+    const remember = JSON.stringify(form.elements.remember?.value ?? "once");
+    const body = objectText([["decision", '"approve"'], ["arguments", edited(form)], ["remember", remember]]);
+    await give(card, form, PATH, body, "Allowed.");
+  } else {
+    await give(card, form, PATH, JSON.stringify({ decision, reason: form.elements.reason.value }), "Denied.");
+  }
   countApprovals(Number(document.getElementById("open-approvals").textContent) - 1);
 }
 

@@ -1,43 +1,48 @@
 // Cards of questions to the reader.
 
-import { give, parsedObject, showProblem } from "./answers.js";
+import { checkedObject, give, objectText, showProblem } from "./answers.js";
 import { ask } from "./dialog.js";
 import { once } from "./http.js";
 import { sends } from "./keys.js";
 
-const PATH = "/api/questions";
+export const PATH = "/api/questions";
 
 export const actions = {
   decline: async (button) => {
     const title = "Decline to answer? The agent goes on without it.";
     if (!(await ask({ title, confirm: "Decline", danger: true }))) return;
-    await give(button.closest(".approval"), button.form, PATH, { answer: null }, "Declined.");
+    await give(button.closest(".approval"), button.form, PATH, JSON.stringify({ answer: null }), "Declined.");
   },
 };
 
 const only = (part) => part.querySelector("input, textarea, select");
 const checked = (part) => [...part.querySelectorAll(":checked")].map((each) => each.value);
-const text = (part) => only(part).value || undefined;
-const number = (part) => (only(part).value === "" ? undefined : only(part).valueAsNumber);
+const text = (part) => JSON.stringify(only(part).value || undefined);
 
-/** By the kind of a field: its value; undefined if it is left out. */
+function number(part) {
+  const { value, valueAsNumber } = only(part);
+  if (value === "") return undefined;
+  return /^-?(0|[1-9]\d*)$/.test(value) ? value : JSON.stringify(valueAsNumber);
+}
+
+/** By the kind of a field: the JSON text of its value; undefined if it is left out. */
 const VALUES = {
   text,
   line: text,
   number,
   integer: number,
-  boolean: (part) => only(part).checked,
-  choice: (part) => (only(part).matches("select") ? text(part) : checked(part)[0]),
-  choices: checked,
+  boolean: (part) => JSON.stringify(only(part).checked),
+  choice: (part) => (only(part).matches("select") ? text(part) : JSON.stringify(checked(part)[0])),
+  choices: (part) => JSON.stringify(checked(part)),
 };
 
-/** Returns the answer of a form: a text, or an object. */
+/** Returns the answer of a form as JSON: a text, or an object. */
 function answerOf(form) {
   const parts = [...form.querySelectorAll("[data-field]")];
-  if (!parts.length) return "";
-  if (parts[0].dataset.kind === "json") return parsedObject(only(parts[0]).value);
+  if (!parts.length) return '""';
+  if (parts[0].dataset.kind === "json") return checkedObject(only(parts[0]).value);
   const values = parts.map((part) => [part.dataset.field, VALUES[part.dataset.kind](part)]);
-  return "structured" in form.dataset ? Object.fromEntries(values) : values[0][1];
+  return "structured" in form.dataset ? objectText(values) : values[0][1];
 }
 
 document.addEventListener("submit", (event) => {
@@ -54,7 +59,7 @@ document.addEventListener("submit", (event) => {
       showProblem(problem, error, only(form));
       return;
     }
-    await give(form.closest(".approval"), form, PATH, { answer }, "Answered.");
+    await give(form.closest(".approval"), form, PATH, objectText([["answer", answer]]), "Answered.");
   });
 });
 
