@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from concertino import AgentConfig, MemoryStore, Resources, Runtime, Scope, ToolContext, tool
+from concertino import AgentConfig, MemoryStore, ModelRequest, Resources, Runtime, Scope, ToolContext, ToolMessage, tool
 from concertino.agents import HumanStep, Workflow, WorkflowAgent, ask_person
 from concertino.server import create_app
 from concertino.testing import ScriptedModel, call
 
-from .kit import User, authenticate
+from .kit import Desk, User, authenticate
 
 FORM = {
     "type": "object",
@@ -44,8 +44,14 @@ async def asking(details: dict[str, Any]) -> AsyncIterator[tuple[Any, str, str]]
         name = "host"
         tools = (survey,)
 
-    model = ScriptedModel(call("survey"), "Thanks.")
-    async with Runtime([Host()], Resources(model=model, store=MemoryStore())) as runtime:
+    def step(request: ModelRequest) -> Any:
+        last = request.messages[-1]
+        if isinstance(last, ToolMessage):
+            return "Thanks."
+        return call("refund", order="A", euros=1) if last.text == "Refund A." else call("survey")
+
+    model = ScriptedModel(*[step] * 20)
+    async with Runtime([Host(), Desk()], Resources(model=model, store=MemoryStore())) as runtime:
         app = create_app(runtime, authenticate)
         ann = User(app)
         conversation = await ann.new_conversation()
@@ -75,6 +81,65 @@ async def test_a_wrong_answer_names_the_field_and_loses_nothing(
         assert (await ann("POST", f"/api/questions/{key}", json={"answer": right}))["won"]
         await ann.events(f"{turn}/events")
         assert (await ann("GET", turn))["answer"] == "Thanks."
+
+
+@pytest.mark.parametrize(
+    ("details", "form", "choices", "url"),
+    [
+        ({}, None, [], ""),
+        ({"choices": ["18:00", "<b>"]}, None, ["18:00", "<b>"], ""),
+        ({"schema": FORM}, FORM, [], ""),
+        ({"schema": HOSTILE}, HOSTILE, [], ""),
+        ({"url": "https://example.com/"}, None, [], "https://example.com/"),
+        ({"url": "javascript:alert(1)"}, None, [], ""),
+    ],
+)
+async def test_what_waits_for_a_user_is_listed(
+    details: dict[str, Any], form: Any, choices: list[str], url: str
+) -> None:
+    async with asking(details) as (app, turn, key):
+        (listed,) = (await User(app)("GET", "/api/waits"))["items"]
+        assert (listed["kind"], listed["key"], listed["tool"]) == ("question", key, "ask_person")
+        question = {"text": "Which one?", "schema": form, "choices": choices, "url": url, "login": False}
+        assert listed["question"] == question
+        assert listed["root_id"] == turn.rpartition("/")[2]
+        for session in ("acme/bob", "globex/ann"):
+            assert (await User(app, session)("GET", "/api/waits"))["items"] == []
+        await User(app)("POST", f"/api/questions/{key}", json={"answer": None})
+        assert (await User(app)("GET", "/api/waits"))["items"] == []
+
+
+async def test_approvals_and_questions_of_workflows_are_listed_with_what_answers_them() -> None:
+    flow = Workflow(name="release", steps=[HumanStep(id="ask", question="When?", output="when")], answer="$when")
+    agents: list[AgentConfig[Any]] = [Desk(), WorkflowAgent(flow)]
+    model = ScriptedModel(call("refund", order="A", euros=500), call("refund", order="A", euros=1))
+    async with Runtime(agents, Resources(model=model, store=MemoryStore())) as runtime:
+        app = create_app(runtime, authenticate)
+        ann, lead = User(app), User(app, "acme/lead")
+        await ann.send(await ann.new_conversation(agent="release"), "Ship it.")
+        for _ in range(2):
+            await ann.send(await ann.new_conversation(agent="desk"), "Refund A.")
+        listed = (await ann("GET", "/api/waits"))["items"]
+        assert [(each["kind"], each["tool"]) for each in listed] == [("question", "ask_person"), ("approval", "refund")]
+        assert [each["question"] and each["question"]["text"] for each in listed] == ["When?", None]
+        assert len((await ann("GET", "/api/waits?limit=1"))["items"]) == 1
+        (named,) = (await lead("GET", "/api/waits"))["items"]
+        assert named["who"] == ["lead"]
+
+
+async def test_a_question_is_found_behind_more_waits_than_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("concertino.runtime.answering._PAGE", 2)
+    async with asking({}) as (app, _, key):
+        ann, runtime = User(app), app.state.server.runtime
+        await runtime.resolve(Scope("acme", "ann"), key, "first")
+        for _ in range(3):
+            await ann.send(await ann.new_conversation(agent="desk"), "Refund A.")
+        await ann.send(await ann.new_conversation(agent="host"), "Ask me.")
+        assert len(await runtime.approvals(Scope("acme", "ann"))) == 3
+        (found,) = await runtime.questions(Scope("acme", "ann"))
+        assert found.key != key
+        assert list(await runtime.questions(Scope("acme", "ann"), 0)) == []
+        assert list(await runtime.questions(Scope("acme", "ann"), after=found)) == []
 
 
 async def test_of_two_answers_at_once_the_first_counts() -> None:

@@ -67,8 +67,8 @@ async def ask_person(context: ToolContext, message: str, *, seconds: float | Non
     then, the run is suspended. After the answer, the tool runs again from its beginning, and each question that it has
     asked returns its answer. So ask before any effect.
 
-    The chat page and `POST /api/questions/{key}` let the user of the conversation answer. An answer that is none of the
-    choices, or violates the schema, is refused, and the question stays open.
+    The chat page and `POST /api/questions/{key}` let the user of the conversation answer. An answer outside the
+    choices, or against the schema, is refused, and the question stays open.
     """
     return await _ask(_PERSON, context, {"message": message, "seconds": seconds, **details})
 

@@ -12,13 +12,16 @@ from ..ids import run_of, token
 from ..orchestrator.tool_calls.approval import arguments_text
 from ..scope import AnyScope
 from ..storage.base import Store
-from ..waits import Remember, Resolution, Verdict, Wait, arguments_hash
+from ..waits import ASK_PERSON, Remember, Resolution, Verdict, Wait, arguments_hash
 from .answers import AnswerOutcome, approval_of, check_arguments
 from .checks import check_number, check_text
 from .counts import RuntimeCounts
 from .question import check_answer
 
 log = logging.getLogger("concertino")
+
+_PAGE = 200
+"""Open waits that are read at once, to find the questions among them."""
 
 
 class Answering:
@@ -42,6 +45,21 @@ class Answering:
         """
         check_number(limit=limit)
         return await self.store.approvals(scope, limit=limit, after=after)
+
+    async def questions(self, scope: AnyScope, limit: int = 50, after: Wait | None = None) -> Sequence[Wait]:
+        """Return the open questions of `ask_person` in *scope*, the oldest first; for the next page, *after* the last.
+
+        `resolve` answers them. `question_of` reads their form.
+        """
+        check_number(limit=limit)
+        found: list[Wait] = []
+        while len(found) < limit:
+            page = await self.store.waits(scope, open=True, limit=_PAGE, after=after)
+            found += [wait for wait in page if wait.kind == "result" and wait.tool == ASK_PERSON]
+            if len(page) < _PAGE:
+                break
+            after = page[-1]
+        return found[:limit]
 
     async def approve(
         self,

@@ -29,6 +29,8 @@ class PersonQuestion:
     """True if approving the call answers it, with the argument `answer`: a question of a workflow."""
     schema: Mapping[str, Any] | None
     """JSON Schema of the form's values, an object; None if a page to open answers the question."""
+    choices: tuple[str, ...] = ()
+    """The texts that answer it; empty if any text does, or the schema states the answer."""
     structured: bool = False
     """True if the values are the answer, as JSON; False if the text of the field `answer` is."""
     url: str = ""
@@ -55,9 +57,10 @@ def question_of(tool: str, kind: WaitKind, arguments: str) -> PersonQuestion | N
     if isinstance(schema, dict):
         return PersonQuestion(text=text, arguments=given, schema=schema, structured=True)
     choices = given.get("choices")
-    offered = isinstance(choices, list) and choices and all(isinstance(each, str) for each in choices)
-    field = {**_ANSWER, "enum": choices} if offered else _ANSWER
-    return PersonQuestion(text=text, arguments=given, schema=_schema(field, required=True))
+    if not isinstance(choices, list) or not choices or not all(isinstance(each, str) for each in choices):
+        return PersonQuestion(text=text, arguments=given, schema=_schema(_ANSWER, required=True))
+    form = _schema({**_ANSWER, "enum": choices}, required=True)
+    return PersonQuestion(text=text, arguments=given, schema=form, choices=tuple(choices))
 
 
 def link_of(tool: str, arguments: str) -> str:
@@ -114,4 +117,4 @@ def _link(given: Mapping[str, Any]) -> str:
 
 
 def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

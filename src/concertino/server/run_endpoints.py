@@ -35,6 +35,7 @@ from .forms import (
     TimelineForm,
     UsageForm,
 )
+from .open_waits import OpenWaitForm, open_wait_form, open_waits
 
 runs = Endpoints("runs")
 approvals = Endpoints("approvals")
@@ -133,6 +134,12 @@ async def list_approvals(call: ApiCall, query: LimitQuery) -> ListForm[ApprovalF
     """List the calls that the user may approve, the oldest first."""
     found = await call.runtime.approvals(call.scope, query.limit)
     return ListForm(items=[ApprovalForm.model_validate(each) for each in found])
+
+
+@approvals("GET", "/api/waits")
+async def list_waits(call: ApiCall, query: LimitQuery) -> ListForm[OpenWaitForm]:
+    """List the approvals and the questions that wait for the user, the oldest first."""
+    return ListForm(items=[open_wait_form(each) for each in await open_waits(call, query.limit)])
 
 
 @approvals("POST", "/api/approvals/{key}")

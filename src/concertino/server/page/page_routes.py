@@ -17,6 +17,7 @@ from ...storage.conversation_types import ENDED_STATES, StoredTurn
 from ..conversation_endpoints import event_source
 from ..endpoint import ApiCall
 from ..error_form import FormedRoute, error_response
+from ..open_waits import open_waits
 from .live_page import page_frames, version_of
 from .month_usage import month_usage
 from .run_details import run_panel
@@ -137,7 +138,7 @@ async def _live(site: Site, call: ApiCall) -> Response:
 
 
 async def _approvals(site: Site, call: ApiCall) -> Response:
-    waits = await call.runtime.approvals(call.scope, 100)
+    waits = await open_waits(call, 100)
     links: dict[str, str] = {}
     for root_id in {wait.root_id for wait in waits}:
         run = await call.runtime.store.run(call.scope, root_id)

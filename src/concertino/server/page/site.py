@@ -25,6 +25,7 @@ from ...runtime.question import question_of
 from ...runtime.timeline import TimelineCall
 from ...waits import denial_reason
 from ..endpoint import ApiCall
+from ..open_waits import open_waits
 from .markup import markdown_html, plain_text, well_formed
 from .question_fields import question_fields
 
@@ -156,7 +157,7 @@ async def frame_values(call: ApiCall, *, title: str, here: str = "", listed: int
     return {
         "conversations": await call.runtime.conversations(call.scope, listed),
         "listed": listed,
-        "open_approvals": len(await call.runtime.approvals(call.scope, 100)),
+        "open_approvals": len(await open_waits(call, 100)),
         "title": title,
         "here": here,
     }

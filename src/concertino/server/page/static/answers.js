@@ -3,6 +3,14 @@
 import { rest } from "./focus.js";
 import { announce, api } from "./http.js";
 
+const badge = document.getElementById("open-approvals");
+
+/** Shows how many calls wait for the reader. */
+export function countWaits(count) {
+  badge.textContent = Math.max(count, 0);
+  badge.hidden = count <= 0;
+}
+
 /** Sends the answer of a card, a JSON text. If the server refuses it, the form can be used again. */
 export async function give(card, form, path, body, said) {
   const held = document.activeElement;
@@ -18,6 +26,7 @@ export async function give(card, form, path, body, said) {
     throw error;
   }
   announce(said);
+  countWaits(Number(badge.textContent) - 1);
   card.classList.add("answered");
   card.closest(".waiting-call")?.remove();
 }

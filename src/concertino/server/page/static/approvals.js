@@ -46,13 +46,6 @@ function edited(form) {
   }
 }
 
-/** Shows how many calls wait for an approval. */
-export function countApprovals(count) {
-  const badge = document.getElementById("open-approvals");
-  badge.textContent = Math.max(count, 0);
-  badge.hidden = count <= 0;
-}
-
 async function answer(card, form, decision) {
   if (decision === "deny" && !denying(form)) {
     setDenying(form, true);
@@ -68,7 +61,6 @@ async function answer(card, form, decision) {
   } else {
     await give(card, form, PATH, JSON.stringify({ decision, reason: form.elements.reason.value }), "Denied.");
   }
-  countApprovals(Number(document.getElementById("open-approvals").textContent) - 1);
 }
 
 document.addEventListener("submit", (event) => {

@@ -1,6 +1,6 @@
 // The list of chats in the sidebar.
 
-import { countApprovals } from "./approvals.js";
+import { countWaits } from "./answers.js";
 import { fragment } from "./http.js";
 
 const chats = document.getElementById("conversations");
@@ -9,7 +9,7 @@ let listed = ""; // how many chats the reader wants to see, if they asked for mo
 /** Draws the list as the server has it. */
 export async function drawChats(here) {
   const found = await fragment(`/conversations?here=${encodeURIComponent(here)}&listed=${listed}`);
-  countApprovals(Number(found.querySelector("[data-open-approvals]").dataset.openApprovals));
+  countWaits(Number(found.querySelector("[data-open-approvals]").dataset.openApprovals));
   chats.replaceChildren(found);
 }
 
