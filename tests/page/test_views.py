@@ -18,7 +18,7 @@ from concertino import MemoryStore, Scope, wiring
 from concertino.server import create_app
 from concertino.server.page import page_routes
 
-from .kit import PIXEL, desk
+from .kit import PIXEL, QUESTIONS, desk
 
 
 class Visitor:
@@ -124,6 +124,33 @@ async def test_what_a_model_or_a_tool_writes_is_text(ann: Visitor) -> None:
     assert "A-17 &lt;b&gt;" in await ann.page("/approvals")
     for path in ("/usage", "/search?text=hostile", "/workers/analyst", f"/search?text={'<script>'}"):
         await ann.page(path)
+
+
+ODD = "\u202e<script>alert(1)</script>"
+ODD_PARTS: dict[str, Any] = {
+    "huge": {"enum": [f"{ODD}{number}" for number in range(10_000)]},
+    "titles": {"type": "string", "title": [ODD], "description": {ODD: 1}, "default": {"a": 1}},
+    "choices": {"enum": [ODD, ""], "enumNames": [ODD, None], "title": ODD},
+    "numbers": {"type": "number", "minimum": 10**400, "maximum": "x", "default": 2**70},
+    "kinds": {"type": ["string", "null"]},
+    "kind": {"type": {"a": 1}},
+    "constants": {"oneOf": [{"const": [ODD], "title": ODD}, 7, None]},
+    "items": {"type": "array", "items": {"anyOf": ODD}, "default": [ODD]},
+    "nothing": None,
+}
+
+
+@pytest.mark.parametrize("part", ODD_PARTS)
+async def test_a_question_is_shown_whatever_its_schema(
+    ann: Visitor, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    schema = {"title": ODD, "required": [[1], part, ODD], "properties": {ODD: ODD_PARTS[part], part: ODD_PARTS[part]}}
+    monkeypatch.setitem(QUESTIONS, "odd", {"schema": schema})
+    await ann.ask("survey odd")
+    html = await ann.page("/approvals")
+    assert "A question for you" in html
+    assert "Which odd &lt;b&gt;?" in html
+    assert '<span class="badge" id="open-approvals">1</span>' in html
 
 
 async def test_an_approval_shows_what_nobody_would_see(ann: Visitor) -> None:
