@@ -61,13 +61,18 @@ async def resume(run: RunSession, parent: Parent | None, claimed: Claimed | None
         run.journal.conversation_id = run.chat.conversation_id
         if claim is not None:
             tree.claim = replace(claim, payer=found.started.payer)
-            tree.budgeted = bool(await store.accounts(run.scope, run_id=found.started.payer or run.id))
-            for record in await store.usage(run.scope, run.id, after=found.snapshot_at if found.snapshot else -1):
+            accounts, usage, operations = await asyncio.gather(
+                store.accounts(run.scope, run_id=found.started.payer or run.id),
+                store.usage(run.scope, run.id, after=found.snapshot_at if found.snapshot else -1),
+                store.operations(run.scope, root_id=run.id),  # the root's are among its tree's
+            )
+            tree.budgeted = bool(accounts)
+            for record in usage:
                 tree.ledger.book(record)
+        else:
+            operations = await store.operations(run.scope, run_id=run.id)
         run.first_record = None
         _restore(run, found, store)
-        asked = {"run_id": run.id} if parent is not None else {"root_id": run.id}  # the root's are among its tree's
-        operations = await store.operations(run.scope, **asked)
         if parent is None:
             run.meter = Meter(run.limits)
             run.meter.open_runs = 1
