@@ -182,10 +182,19 @@ class PostgresSession:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Begin a transaction for a `with` block that reads everything inside at one moment."""
-        self.connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        with self._rolled_back():
+        with self._rolled_back(), self.batched():
+            self.connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             yield
-        self.connection.execute("COMMIT")
+            self.connection.execute("COMMIT")
+
+    @contextmanager
+    def batched(self) -> Iterator[None]:
+        """Send the statements of a `with` block ahead: only the reading of a result, and the end, wait for the server.
+
+        An error of a statement is raised by the next wait.
+        """
+        with self.connection.pipeline():
+            yield
 
     def lock(self, name: str, bound: Mapping[str, object], scope: AnyScope = OPERATOR) -> None:
         """Wait until no other transaction writes what the statement *name* selects for *scope*."""

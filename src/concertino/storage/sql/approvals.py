@@ -101,15 +101,16 @@ def wait(connection: Session, scope: AnyScope, key: str) -> Wait | None:
 def resolve(connection: Session, scope: AnyScope, key: str, resolution: Resolution, run_id: str | None) -> Wait:
     """Answer a wait unless it has an answer, and return it with the answer that counts."""
     now = connection.now()
-    connection.lock("lock_wait", {"key": key, "run_id": run_id, "now": now})
-    if is_overdue(connection, now):
-        expire(connection, now)  # an answer after the deadline does not count
-    operation = _answerable(connection, scope, key, resolution.verdict, run_id)
-    if operation is not None:
-        if resolution.verdict == "approved" and resolution.remember != "once":
-            remember_approval(connection, key, resolution.remember)
-        answer_operation(connection, operation, resolution, now)
-    found = wait(connection, scope, key)
+    with connection.batched():
+        connection.lock("lock_wait", {"key": key, "run_id": run_id, "now": now})
+        if is_overdue(connection, now):
+            expire(connection, now)  # an answer after the deadline does not count
+        operation = _answerable(connection, scope, key, resolution.verdict, run_id)
+        if operation is not None:
+            if resolution.verdict == "approved" and resolution.remember != "once":
+                remember_approval(connection, key, resolution.remember)
+            answer_operation(connection, operation, resolution, now)
+        found = wait(connection, scope, key)
     if found is None:
         raise UnknownWaitError(
             f"no call waits under the key {key!r}, and none may be answered before it waits: check the key"

@@ -106,9 +106,11 @@ def end_events(connection: Session, scope: AnyScope, root_id: str, items: Sequen
 
 def open_events(connection: Session, claim: Claim) -> tuple[int, tuple[StoredEvents, ...]]:
     """Return the last number of the log of a claimed tree, and the rows whose work a crash undid."""
-    row = _log(connection, claim.scope, claim.root_id)
     # No transaction: only the holder of the claim writes the log.
-    return row["last"], _rows(connection.execute(connection.queries["undone_events"], (row["root"],)).fetchall())
+    with connection.batched():
+        undone = connection.execute(connection.queries["undone_events"], (claim.root_id,))
+        row = _log(connection, claim.scope, claim.root_id)
+        return row["last"], _rows(undone.fetchall())
 
 
 def events(connection: Session, scope: AnyScope, root_id: str, after: int, limit: int) -> EventPage:

@@ -176,14 +176,13 @@ def load(connection: Session, scope: AnyScope, run_id: str, *, from_snapshot: bo
         key = (number,)
         read = _from_snapshot(connection, number) if from_snapshot else None
         if read is None:
-            rows = connection.execute(sql["entries"], key).fetchall()
-            read = 0, rows, connection.execute(sql["messages_of_entries"], key).fetchall()
+            whole = [connection.execute(sql[name], key) for name in ("entries", "messages_of_entries")]
+            contents = contents_of(connection, number)  # in the round trip of the other two
+            read = 0, whole[0].fetchall(), whole[1].fetchall()
         snapshot, rows, messages = read
         if snapshot:  # they may be large
             contents = contents_in(connection, number, [row[name] for row in rows for name in ("body", "content")])
             contents |= contents_in(connection, number, [row["body"] for row in messages])
-        else:
-            contents = contents_of(connection, number)
         sent = _by_entry(run_id, (row for row in messages if row["body"]), lambda row: _message(row, contents))
         booked = () if from_snapshot else connection.execute(sql["usage_of_entries"], key).fetchall()
         used = _by_entry(run_id, booked, _usage)

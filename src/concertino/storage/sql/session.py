@@ -112,6 +112,13 @@ class Session(Protocol):
         """Begin a transaction for a `with` block that reads everything inside at one moment."""
         ...
 
+    def batched(self) -> AbstractContextManager[object]:
+        """Let the statements of a `with` block share round trips until a result of one is read.
+
+        An error of a statement is raised then, or at the end of the block. `Cursor.rowcount` has no value before.
+        """
+        ...
+
     def lock(self, name: str, bound: Mapping[str, object], scope: AnyScope = OPERATOR) -> None:
         """Wait until no other transaction writes what the statement *name* selects for *scope*.
 

@@ -13,7 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import groupby
 from pathlib import Path
 from queue import SimpleQueue
@@ -67,6 +67,10 @@ class SqliteSession(sqlite3.Connection):
         """Begin a transaction for a `with` block that reads everything inside at one moment."""
         self.execute("BEGIN")
         return self
+
+    def batched(self) -> AbstractContextManager[None]:
+        """Do nothing: there are no round trips."""
+        return nullcontext()
 
     def lock(self, name: str, bound: Mapping[str, object], scope: AnyScope = OPERATOR) -> None:
         """Do nothing."""

@@ -54,7 +54,7 @@ WHERE e.root = ? AND r.run_id = ? AND instr(e.body, ?);
 -- name: undone_events
 SELECT e.number, r.run_id, e.first, e.body
 FROM events AS e JOIN runs AS r ON r.number = e.run JOIN heads AS h ON h.run = e.run
-WHERE e.root = ? AND e.body <> '' AND h.ending IS NULL AND (
+WHERE e.root = (SELECT number FROM runs WHERE run_id = ?) AND e.body <> '' AND h.ending IS NULL AND (
     e.source > 0
     OR e.entry > coalesce((
         SELECT max(j.seq) FROM journal AS j
