@@ -12,6 +12,7 @@ from concertino.storage import PostgresStore
 from concertino.testing import ScriptedModel, call
 from concertino.testing.store_suite.kit import SCOPE
 from concertino.testing.store_suite.store_conversations import claimed_turns, queued
+from concertino.waits import Resolution
 
 from .trips import counted_trips
 
@@ -87,6 +88,31 @@ async def test_a_wake_up_reads_the_journal_once(url: str, schema: str, monkeypat
             assert live is not None
             assert (await live.result()).status == "completed"
         assert reads == WAKE
+
+
+ANSWER = 5
+"""Round trips of an answer: begin, lock, operation, answer, commit."""
+LOAD = 5
+"""Round trips of a journal: run, snapshot, entries with messages and media, texts, commit."""
+OPEN_EVENTS = 1
+"""Round trips of opening the log of a resumed tree."""
+
+
+async def test_an_answer_a_load_and_the_log_share_round_trips(url: str, schema: str) -> None:
+    async with await PostgresStore.open(url, schema=schema, sessions=1) as store:
+        model = ScriptedModel(call("look", n=1), "done")
+        async with Runtime([Guarded()], Resources(store=store, model=model)) as runtime:
+            scope = Scope("t", "u")
+            await (await runtime.start(Chat(message="x", scope=scope), "desk")).result()
+            (wait,) = await store.approvals(scope)
+        with counted_trips() as answer:
+            await store.resolve(scope, wait.key, Resolution(id="a", verdict="approved", by="u"))
+        with counted_trips() as load:
+            assert await store.load(scope, wait.run_id, from_snapshot=True) is not None
+        claim = await store.claim(scope, wait.run_id, "another", 60)
+        with counted_trips() as log:
+            assert (await store.open_events(claim))[0] > 0
+    assert (len(answer), len(load), len(log)) == (ANSWER, LOAD, OPEN_EVENTS)
 
 
 async def test_operations_without_media_are_read_in_one_round_trip(url: str, schema: str) -> None:

@@ -26,7 +26,8 @@ def counted_trips() -> Iterator[list[str]]:
     def wait(self: Any, work: Any, *arguments: Any, **options: Any) -> Any:
         name = getattr(work, "__qualname__", "")
         # In pipeline mode a statement is sent without a wait for its result.
-        if self.pgconn.pipeline_status == pq.PipelineStatus.OFF or name.endswith(_AWAITED):
+        piped = self.pgconn.pipeline_status != pq.PipelineStatus.OFF or name.endswith("._enter_gen")
+        if not piped or name.endswith(_AWAITED):
             found.append(name)
         return waits(self, work, *arguments, **options)
 

@@ -14,7 +14,7 @@ from .approval_rules import remember_approval
 from .rows import answer_row, to_wait, wait_row
 from .schedule import expire, is_overdue, reschedule
 from .sealing import run_of, seal
-from .session import Row, Session
+from .session import Cursor, Row, Session
 from .statements import most, scoped
 
 FROM_OUTSIDE = ("approval", "result")
@@ -93,9 +93,13 @@ def _position(after: Wait | None) -> dict[str, object]:
 
 def wait(connection: Session, scope: AnyScope, key: str) -> Wait | None:
     """Return the last wait of a call, or its early answer."""
-    sql, bound = scoped(connection, "wait", scope)
-    row = connection.execute(sql, {**bound, "key": key}).fetchone()
+    row = _ask_wait(connection, scope, key).fetchone()
     return None if row is None else to_wait(row)
+
+
+def _ask_wait(connection: Session, scope: AnyScope, key: str) -> Cursor:
+    sql, bound = scoped(connection, "wait", scope)
+    return connection.execute(sql, {**bound, "key": key})
 
 
 def resolve(connection: Session, scope: AnyScope, key: str, resolution: Resolution, run_id: str | None) -> Wait:
@@ -110,12 +114,13 @@ def resolve(connection: Session, scope: AnyScope, key: str, resolution: Resoluti
             if resolution.verdict == "approved" and resolution.remember != "once":
                 remember_approval(connection, key, resolution.remember)
             answer_operation(connection, operation, resolution, now)
-        found = wait(connection, scope, key)
-    if found is None:
+        found = _ask_wait(connection, scope, key)
+    row = found.fetchone()
+    if row is None:
         raise UnknownWaitError(
             f"no call waits under the key {key!r}, and none may be answered before it waits: check the key"
         )
-    return found
+    return to_wait(row)
 
 
 def send(connection: Session, scope: AnyScope, run_id: str, kind: CommandKind, text: str) -> None:

@@ -13,7 +13,7 @@ from ..codec import decode_json, encode_json
 from ..types import Claim, EventBatch, EventPage, StoredEvents
 from .media import add_contents, contents_of_events
 from .sealing import Seal, run_of, seal
-from .session import Row, Session, Write
+from .session import Cursor, Row, Session, Write
 from .statements import scoped
 
 _PAGE = 2**13
@@ -108,9 +108,9 @@ def open_events(connection: Session, claim: Claim) -> tuple[int, tuple[StoredEve
     """Return the last number of the log of a claimed tree, and the rows whose work a crash undid."""
     # No transaction: only the holder of the claim writes the log.
     with connection.batched():
+        log = _ask_log(connection, claim.scope, claim.root_id)
         undone = connection.execute(connection.queries["undone_events"], (claim.root_id,))
-        row = _log(connection, claim.scope, claim.root_id)
-        return row["last"], _rows(undone.fetchall())
+    return _known(log.fetchone(), claim.root_id)["last"], _rows(undone.fetchall())
 
 
 def events(connection: Session, scope: AnyScope, root_id: str, after: int, limit: int) -> EventPage:
@@ -182,8 +182,15 @@ def _without_result(items: Sequence[Any], call_id: str) -> list[Any]:
 
 
 def _log(connection: Session, scope: AnyScope, root_id: str) -> Row:
+    return _known(_ask_log(connection, scope, root_id).fetchone(), root_id)
+
+
+def _ask_log(connection: Session, scope: AnyScope, root_id: str) -> Cursor:
     sql, reach = scoped(connection, "log", scope)
-    row: Row | None = connection.execute(sql, {**reach, "run_id": root_id}).fetchone()
+    return connection.execute(sql, {**reach, "run_id": root_id})
+
+
+def _known(row: Row | None, root_id: str) -> Row:
     if row is None:
         raise UnknownRunError(f"there is no run {root_id!r} in this store")
     return row

@@ -115,7 +115,8 @@ class Session(Protocol):
     def batched(self) -> AbstractContextManager[object]:
         """Let the statements of a `with` block share round trips until a result of one is read.
 
-        An error of a statement is raised then, or at the end of the block. `Cursor.rowcount` has no value before.
+        An error of a statement is raised then, or at the end of the block. `Cursor.rowcount` has no value before. The
+        end is a round trip, so read the last results after it.
         """
         ...
 
