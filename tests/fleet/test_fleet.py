@@ -130,6 +130,29 @@ async def test_a_worker_takes_only_its_targets() -> None:
         assert next(topic for topic in bell.rung if topic.startswith("cmd.")) == "cmd.agent.others.wakeup"
 
 
+async def test_an_answer_wakes_a_worker_without_a_read_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    bell = Bell()
+    async with processes(ScriptedModel(call("refund"), "It is paid."), bell, takes=("others",)) as (web, _worker):
+        turn = await (await web.conversation(CARLA, agent="clerk")).send("refund it")
+        async for _ in turn.events(until="suspended"):
+            pass
+        (wait,) = await web.approvals(CARLA)
+        bell.rung.clear()
+        read, reads = web.store.run, []
+
+        async def run(scope: Any, run_id: str) -> Any:
+            reads.append(run_id)
+            return await read(scope, run_id)
+
+        monkeypatch.setattr(web.store, "run", run)
+        await web.approve(CARLA, wait.key)
+        assert (bell.rung[0], reads) == ("cmd.agent.others.wakeup", [])
+        monkeypatch.undo()
+        async for _ in turn.events():
+            pass
+        assert (await turn.read()).answer == "It is paid."
+
+
 async def test_a_worker_has_so_many_runs_at_the_same_time() -> None:
     most = running = 0
 

@@ -34,8 +34,8 @@ class Answering:
         """Return *text*, from outside, as it may enter a run."""
         raise NotImplementedError
 
-    async def _answered(self, root_id: str) -> None:
-        """Continue a tree that may have all answers now."""
+    async def _answered(self, wait: Wait) -> None:
+        """Continue the tree of *wait*, which may have all answers now."""
         raise NotImplementedError
 
     async def approvals(self, scope: AnyScope, limit: int = 50, after: Wait | None = None) -> Sequence[Wait]:
@@ -129,7 +129,7 @@ class Answering:
         wait = await self.store.resolve(scope, key, mine, run_id=run_id if verdict in ("result", "failed") else None)
         won = wait.resolution is not None and wait.resolution.id == mine.id
         if won:
-            await self._answered(wait.root_id)
+            await self._answered(wait)
         else:
             self.counts.late_answers += 1
             first = "nothing" if wait.resolution is None else wait.resolution.verdict

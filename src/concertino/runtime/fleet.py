@@ -17,6 +17,7 @@ from ..storage.base import Store
 from ..storage.call_store import Consumer
 from ..storage.process import process_owner
 from ..targets import called_tool, check_target
+from ..waits import Wait
 from .bus.base import Bell, wakeup
 from .starts import SHARE, Starts
 
@@ -207,6 +208,13 @@ class Seat:
         """Wake the processes of a target."""
         if self.fleet is not None:
             self.fleet.bell.ring(wakeup(target))
+
+    async def wake_owners_of(self, wait: Wait) -> None:
+        """Wake the processes that take the tree of *wait*."""
+        if wait.run_id == wait.root_id and "/" not in wait.agent_path:  # the path of a root without a caller
+            self.ring(wait.agent_path)
+        else:
+            await self.wake_owners(wait.root_id)
 
     async def wake_owners(self, run_id: str) -> None:
         """Wake the processes that take the tree of a run."""

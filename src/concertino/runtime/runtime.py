@@ -40,6 +40,7 @@ from ..storage.conversation_types import StoredConversation, StoredTurn
 from ..storage.types import Claim, StoredJournal, StoredRun
 from ..tools.registry import ToolRegistry
 from ..usage import UsageRecord
+from ..waits import Wait
 from .answering import Answering
 from .assigned_calls import AssignedCalls, caller_of
 from .checks import check_number, check_text, chosen_run_id
@@ -386,11 +387,11 @@ class Runtime(Answering):
     def _wake(self) -> None:
         self._watchdog.wake()
 
-    async def _answered(self, root_id: str) -> None:
-        """Continue a tree that may have all answers now, here or in the process that takes it."""
+    async def _answered(self, wait: Wait) -> None:
+        """Continue the tree of *wait*, which may have all answers now, here or in the process that takes it."""
         if self._watching is not None and self._seat.agents():
             await self._watchdog.look(only_trees=True, woken=True)
-        await self._seat.wake_owners(root_id)
+        await self._seat.wake_owners_of(wait)
 
     async def look(self) -> None:
         """Check the store once, as the watchdog does every *sweep* seconds."""
