@@ -296,7 +296,7 @@ class ToolOrchestrator:
         found = await self._start(run, hooks)
         self._opened = True
         if run.recorder is not None:
-            await run.recorder.open(run.tree, run.scope, resumed=self._resume)
+            run.recorder.open(run.tree, run.scope)
         call = self._parent.call_id if self._parent else None
         chat, config = run.chat, self._config
         ids = (chat.conversation_id, chat.traceparent)

@@ -90,6 +90,8 @@ class EventWriter:
         self._loop = asyncio.get_running_loop()
         self._tree: Tree | None = None
         self._claim: Claim | None = None
+        self._found: tuple[int, Sequence[StoredEvents]] | None = None
+        """What the log had before this process continued it."""
         self._pending: list[RunEvent] = []
         self._timed = False
         """Whether the end of the window stores what is pending."""
@@ -135,12 +137,16 @@ class EventWriter:
         while len(self._pending) + self.last - self.stored > _HIGH_WATER and not self._refused:
             await self.changed()
 
-    async def open(self, tree: Tree, scope: Scope, *, resumed: bool) -> None:
+    async def read(self, claim: Claim) -> None:
+        """See `EventRecorder.read`."""
+        self._found = await self._store.open_events(claim)
+
+    def open(self, tree: Tree, scope: Scope) -> None:
         """See `EventRecorder.open`."""
         self._tree, self.scope = tree, scope
         assert tree.claim is not None
-        if resumed:
-            last, rows = await self._store.open_events(tree.claim)
+        if self._found is not None:
+            (last, rows), self._found = self._found, None
             self.last = self.stored = self.opened_at = last
             self._replaced, voided = _undone(rows)
             self._counts.voided_events += sum(event.last - event.first + 1 for event in voided)

@@ -61,10 +61,11 @@ async def resume(run: RunSession, parent: Parent | None, claimed: Claimed | None
         run.journal.conversation_id = run.chat.conversation_id
         if claim is not None:
             tree.claim = replace(claim, payer=found.started.payer)
-            accounts, usage, operations = await asyncio.gather(
+            accounts, usage, operations, _ = await asyncio.gather(
                 store.accounts(run.scope, run_id=found.started.payer or run.id),
                 store.usage(run.scope, run.id, after=found.snapshot_at if found.snapshot else -1),
                 store.operations(run.scope, root_id=run.id),  # the root's are among its tree's
+                _read_log(run, claim),
             )
             tree.budgeted = bool(accounts)
             for record in usage:
@@ -92,6 +93,11 @@ async def resume(run: RunSession, parent: Parent | None, claimed: Claimed | None
             await tree.release()
         raise
     return found
+
+
+async def _read_log(run: RunSession, claim: Claim) -> None:
+    if run.recorder is not None:
+        await run.recorder.read(claim)
 
 
 async def _booked(run: RunSession, found: Replay, store: Store) -> Booked:
