@@ -285,6 +285,33 @@ async def test_arguments_that_changed_after_they_were_shown_are_refused(store: S
     assert paid == []
 
 
+@pytest.mark.parametrize("store", ["file"], indirect=True)  # a store in memory answers at once
+async def test_what_a_resumed_tree_needs_is_read_at_the_same_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, agent = Steady(call("pay", amount=5), "end"), Desk()
+    (wait,) = await suspended(runtime(store, model, agent), model)
+    await runtime(store, model).approve(Operator("ann"), wait.key)
+    reads: list[str] = []
+    for name in ("accounts", "usage", "operations", "open_events"):
+        note_calls(monkeypatch, store, name, reads)
+    await taken_up(store, model, agent, wait)
+    assert reads[:4] == ["accounts", "usage", "operations", "open_events"]
+
+
+def note_calls(monkeypatch: pytest.MonkeyPatch, store: Store, name: str, reads: list[str]) -> None:
+    """Note when a method of *store* is called, and when it has returned."""
+    method = getattr(store, name)
+
+    async def noted(*arguments: Any, **options: Any) -> Any:
+        reads.append(name)
+        result = await method(*arguments, **options)
+        reads.append(f"{name} has returned")
+        return result
+
+    monkeypatch.setattr(store, name, noted)
+
+
 async def test_the_hook_is_not_asked_again(store: Store) -> None:
     model, agent = Steady(call("pay", amount=5), "end"), Desk()
     (wait,) = await suspended(runtime(store, model, agent), model)
