@@ -70,8 +70,9 @@ async def test_a_question_without_an_answer_is_none(by: str) -> None:
     model = ScriptedModel(call("book"), "Booked.")
     async with Runtime([Host()], Resources(model=model), store=MemoryStore(), sweep=0.01) as runtime:
         run = await runtime.start(Chat("A table.", scope=ANN), "host")
-        (wait,) = (await run.result()).waiting
+        waiting = (await run.result()).waiting
         if by == "refusal":
+            (wait,) = waiting
             await runtime.resolve(ANN, wait.key, "no", failed=True)
         async for _ in runtime.events(ANN, run.id):
             pass
