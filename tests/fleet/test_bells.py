@@ -183,7 +183,7 @@ async def test_what_other_programs_send_ends_no_bell(nats: NatsServer) -> None:
 async def test_a_bell_that_can_never_connect_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     async with NatsBell("nats://host:port"):
         await state(lambda: bool(caplog.messages))
-    assert "the bell never works: ValueError; the URL or an option may be invalid" in caplog.messages
+    assert "; the URL or an option may be invalid" in caplog.messages[0]  # the error depends on the client
 
 
 @pytest.mark.postgres
