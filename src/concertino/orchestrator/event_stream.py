@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from ..events import ReasoningDelta, RunEnded, RunEvent, TextDelta, ToolCallDelta, ToolDone, ToolFailed, ToolStreamed
 from ..scope import Scope
-from ..storage.types import Claim
 from .journal.data_policy import NOTHING, DataPolicy
 from .journal.lease import Tree
 from .journal.patterns import RedactedPieces, Redactor
@@ -35,11 +34,8 @@ class EventRecorder(Protocol):
     async def drained(self) -> None:
         """Wait while the log is far behind."""
 
-    async def read(self, claim: Claim) -> None:
-        """Read what the log has of a tree that is resumed with *claim*; `open` continues it. Raises `StorageError`."""
-
     def open(self, tree: Tree, scope: Scope) -> None:
-        """Begin the log of *tree*, whose root is recorded and claimed, or continue it after `read`."""
+        """Begin the log of *tree*, whose root is recorded and claimed, or continue its `stored_events`."""
 
     def flush(self, run_id: str = "", seq: int = 0) -> None:
         """Pass the events so far to the store, before the entry *seq* of a run's journal that covers them."""

@@ -90,8 +90,6 @@ class EventWriter:
         self._loop = asyncio.get_running_loop()
         self._tree: Tree | None = None
         self._claim: Claim | None = None
-        self._found: tuple[int, Sequence[StoredEvents]] | None = None
-        """What the log had before this process continued it."""
         self._pending: list[RunEvent] = []
         self._timed = False
         """Whether the end of the window stores what is pending."""
@@ -137,16 +135,12 @@ class EventWriter:
         while len(self._pending) + self.last - self.stored > _HIGH_WATER and not self._refused:
             await self.changed()
 
-    async def read(self, claim: Claim) -> None:
-        """See `EventRecorder.read`."""
-        self._found = await self._store.open_events(claim)
-
     def open(self, tree: Tree, scope: Scope) -> None:
         """See `EventRecorder.open`."""
         self._tree, self.scope = tree, scope
         assert tree.claim is not None
-        if self._found is not None:
-            (last, rows), self._found = self._found, None
+        if tree.stored_events is not None:
+            (last, rows), tree.stored_events = tree.stored_events, None
             self.last = self.stored = self.opened_at = last
             self._replaced, voided = _undone(rows)
             self._counts.voided_events += sum(event.last - event.first + 1 for event in voided)

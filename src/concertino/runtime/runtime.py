@@ -439,8 +439,7 @@ class Runtime(Answering):
         return text if redactor is None else redactor.text(text)
 
     async def _stored(self, scope: AnyScope, run_id: str) -> StoredRun:
-        stored = await self.store.run(scope, run_id)
-        if stored is None:
+        if (stored := await self.store.run(scope, run_id)) is None:
             raise UnknownRunError(f"there is no run {run_id!r} in this store")
         return stored
 

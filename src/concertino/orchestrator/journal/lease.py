@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Literal
 
 from ...errors import StaleClaimError, StorageError
 from ...events import StoppedWork, StopReceipt
 from ...storage.base import Store
-from ...storage.types import Claim, StoredJournal
+from ...storage.types import Claim, StoredEvents, StoredJournal
 from ...usage import UsageRecord
 from .data_policy import DataPolicy
 
@@ -102,6 +102,7 @@ class Tree:
         "root_id",
         "shared",
         "store",
+        "stored_events",
         "valid_until",
     )
 
@@ -130,6 +131,8 @@ class Tree:
         """The error with which the lease was lost."""
         self.flush_events: Callable[[str, int], None] | None = None
         """Passes the events so far to the store, before an entry of a run's journal; None without a log of events."""
+        self.stored_events: tuple[int, Sequence[StoredEvents]] | None = None
+        """The log of events of a resumed tree: the last number, and the rows whose work was undone."""
         self.on_stop: Callable[[], None] | None = None
         """Cancels the root run; set by the engine that drives it."""
         self._below: set[asyncio.Task[Any]] = set()

@@ -65,7 +65,7 @@ async def resume(run: RunSession, parent: Parent | None, claimed: Claimed | None
                 store.accounts(run.scope, run_id=found.started.payer or run.id),
                 store.usage(run.scope, run.id, after=found.snapshot_at if found.snapshot else -1),
                 store.operations(run.scope, root_id=run.id),  # the root's are among its tree's
-                _read_log(run, claim),
+                _read_log(run, store, claim),
             )
             tree.budgeted = bool(accounts)
             for record in usage:
@@ -95,9 +95,9 @@ async def resume(run: RunSession, parent: Parent | None, claimed: Claimed | None
     return found
 
 
-async def _read_log(run: RunSession, claim: Claim) -> None:
+async def _read_log(run: RunSession, store: Store, claim: Claim) -> None:
     if run.recorder is not None:
-        await run.recorder.read(claim)
+        run.tree.stored_events = await store.open_events(claim)
 
 
 async def _booked(run: RunSession, found: Replay, store: Store) -> Booked:
