@@ -27,7 +27,7 @@ async def test_killed_at_each_write(part: int, tmp_path: Path) -> None:
         await create(folder)
         where = points.passed[number - 1]
         if not await killed(run, folder, number):
-            assert number == len(points.passed), where
+            assert where.startswith("claim_"), where  # after the end of a turn, there may be a look for the next one
         async with await SqliteStore.open(folder / "runs.db") as store, runtime_of(store, sweep=0.02) as runtime:
             await runtime.look()
             while not all(each.end for each in await store.runs(OPERATOR)):  # noqa: ASYNC110 - the watchdog ends them
