@@ -180,7 +180,7 @@ class Watchdog:
                     else:
                         works[claim.root_id] = partial(self._begin, claim, since)
                 began = await self._seat.starts.begin(works)
-            except asyncio.CancelledError:  # the caller of `approve` is away
+            except asyncio.CancelledError:  # with the caller of `approve`
                 self._seat.starts.look(self._give_back(claiming), "release of claimed runs")
                 raise
             return len(works) == limit and all(began)

@@ -73,7 +73,7 @@ class Lane:
         self._begun = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._context = Context()
-        """An empty one, since callbacks would keep what their caller's refers to."""
+        """Empty: in a copy of its context, a callback would keep alive what its first caller refers to."""
 
     def serves(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Return whether a job of *loop* need not wait for another event loop."""
