@@ -100,7 +100,7 @@ def _first(server: Server, *, quick: bool) -> None:
 
 
 def _claims(server: Server, *, quick: bool) -> None:
-    url, many = server.database(), 2_000 if quick else 20_000
+    url, many = server.database(), 20_000 if quick else 40_000
     asyncio.run(prepare(url, answered=True))
     multiply(url, many)
     queue(url, many)

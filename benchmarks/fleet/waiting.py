@@ -23,7 +23,7 @@ from concertino.testing import ScriptedModel, call
 
 _TEMPLATES = 100
 """Users, each with one real conversation that waits."""
-_WAKES = 50
+_WAKES = 150
 _PASSES = 20
 
 
