@@ -36,6 +36,8 @@ def conninfo(given: dict[str, Any], schema: str, patience: float, *, read_only: 
         "search_path": schema,
         "statement_timeout": limit,
         "lock_timeout": limit,
+        # Planning a statement anew costs more than most statements do.
+        "plan_cache_mode": "force_generic_plan",
         # A process that was frozen inside a transaction keeps its locks no longer.
         "idle_in_transaction_session_timeout": 5000,
     }

@@ -23,6 +23,11 @@ from .statements import most, scoped
 from .turns import conversation_number, locked_conversation, queued_input, turn_number
 
 _SHOWN = {"queued": "queued", "running": "running", "suspended": "waiting"}
+_OF_TURNS = {
+    "number": "t.number = :number",
+    "numbers": "t.number IN (SELECT CAST(value AS bigint) FROM json_each(:numbers))",
+    "conversation": "t.conversation = :conversation AND t.state <> 'steered'",
+}
 _DELETED = "its conversation was deleted"
 _MOST_SEARCHED = 10_000
 """Turns that one search reads, the newest: about 0.1 s, in which the store does nothing else."""
@@ -119,7 +124,7 @@ def turns(
         if last is None or limit <= 0:
             return ()
         path = [row[0] for row in connection.execute(sql["branch"], {"turn": last, "limit": most(limit)}).fetchall()]
-        found = _turns(connection, f"t.number IN ({', '.join(map(str, path))})")
+        found = _turns(connection, "numbers", json.dumps(path))
     return tuple(found[each] for each in path)
 
 
@@ -127,19 +132,19 @@ def all_turns(connection: Session, scope: Scope, conversation_id: str) -> tuple[
     """Return all turns of a conversation, also queued ones, in the order of their creation."""
     with connection.reading():
         number = conversation_number(connection, scope, conversation_id)
-        return tuple(_turns(connection, f"t.conversation = {number} AND t.state <> 'steered'").values())
+        return tuple(_turns(connection, "conversation", number).values())
 
 
 def turn(connection: Session, scope: Scope, conversation_id: str, run_id: str) -> StoredTurn:
     """Return one turn. Raises `UnknownTurnError`."""
     with connection.reading():
         number = turn_number(connection, conversation_number(connection, scope, conversation_id), run_id)
-        return _turns(connection, f"t.number = {number}")[number]
+        return _turns(connection, "number", number)[number]
 
 
-def _turns(connection: Session, condition: str) -> dict[int, StoredTurn]:
-    sql = connection.queries["turns"].replace("/*conditions*/", condition)
-    return {row["number"]: _to_turn(row) for row in connection.execute(sql).fetchall()}
+def _turns(connection: Session, wanted: str, value: int | str) -> dict[int, StoredTurn]:
+    sql = connection.queries["turns"].replace("/*conditions*/", _OF_TURNS[wanted])
+    return {row["number"]: _to_turn(row) for row in connection.execute(sql, {wanted: value}).fetchall()}
 
 
 def _to_turn(row: Row) -> StoredTurn:
@@ -258,7 +263,7 @@ def search_turns(connection: Session, scope: AnyScope, text: str, limit: int) ->
         return ()
     with connection.reading():
         numbers = _found(connection, scope, " ".join(words), most(limit))
-        found = _turns(connection, f"t.number IN ({', '.join(map(str, numbers))})") if numbers else {}
+        found = _turns(connection, "numbers", json.dumps(numbers)) if numbers else {}
     return tuple(found[number] for number in numbers)
 
 

@@ -103,6 +103,34 @@ LIMIT :limit;
 -- name: rebuild_words
 DELETE FROM memory_words AS w USING memories AS m WHERE m.number = w.memory AND m.id IS NULL;
 
+-- name: open_approvals
+-- By an index each: the own ones, and those of others that name the user.
+SELECT
+    w.key, r.run_id, top.run_id AS root_id, w.agent_path, w.call_id, w.tool, w.kind, w.arguments, w.arguments_hash,
+    w.who, w.note, w.opened, w.expires, w.target,
+    NULL AS token, NULL AS verdict, NULL AS content, NULL AS other_arguments, NULL AS by, NULL AS at
+FROM (
+    SELECT w.number
+    FROM operations AS o
+    JOIN waits AS w ON w.key = o.key AND w.kind = o.waits_for AND w.run = o.run
+    JOIN runs AS r ON r.number = w.run AND r.scope_key = o.scope_key
+    WHERE o.state = 'waiting' AND o.waits_for = 'approval' AND w.who = '[]' AND /*reached r*/
+    UNION ALL
+    SELECT w.number
+    FROM waits AS w
+    JOIN runs AS r ON r.number = w.run
+    JOIN operations AS o ON o.scope_key = r.scope_key AND o.key = w.key AND o.run = w.run
+    WHERE people(w.who) @> ARRAY[:by]::text[] AND w.who <> '[]'
+        AND o.state = 'waiting' AND o.waits_for = 'approval' AND w.kind = 'approval'
+        AND (/*reached r*/ OR r.tenant = :named_in)
+) AS found
+JOIN waits AS w ON w.number = found.number
+JOIN runs AS r ON r.number = w.run
+JOIN runs AS top ON top.number = r.root
+WHERE /*conditions*/
+ORDER BY w.opened, w.key
+LIMIT :limit;
+
 -- name: lock_tree
 -- The root's head is the lock of its tree: whoever writes anything of the tree waits for it first.
 SELECT 1 FROM heads WHERE run = (SELECT root FROM runs WHERE run_id = :run_id) FOR UPDATE;
@@ -110,10 +138,10 @@ SELECT 1 FROM heads WHERE run = (SELECT root FROM runs WHERE run_id = :run_id) F
 -- name: lock_tree_and_caller
 -- As well as the tree whose call the tree works for.
 SELECT 1 FROM heads
-WHERE run IN (
+WHERE run = ANY (ARRAY(
     SELECT root FROM runs WHERE run_id = :run_id
     UNION ALL SELECT c.root FROM runs AS r JOIN runs AS c ON c.run_id = r.parent_id WHERE r.run_id = :run_id
-)
+))
 ORDER BY run FOR UPDATE;
 
 -- name: lock_trees
@@ -121,15 +149,15 @@ SELECT 1 FROM heads WHERE run IN (SELECT r.root FROM runs AS r WHERE /*reached r
 
 -- name: lock_wait
 SELECT 1 FROM heads
-WHERE run IN (
-    SELECT root FROM operations WHERE state = 'waiting' AND expires <= :now
+WHERE run = ANY (ARRAY(
+    SELECT root FROM operations WHERE state = 'waiting' AND expires BETWEEN 0 AND :now
     UNION ALL SELECT r.root FROM waits AS w JOIN runs AS r ON r.number = w.run WHERE w.key = :key
     UNION ALL SELECT root FROM runs WHERE run_id = :run_id
-)
+))
 ORDER BY run FOR UPDATE;
 
 -- name: lock_overdue
-SELECT 1 FROM heads WHERE run IN (SELECT root FROM operations WHERE state = 'waiting' AND expires <= :now)
+SELECT 1 FROM heads WHERE run = ANY (ARRAY(SELECT root FROM operations WHERE state = 'waiting' AND expires BETWEEN 0 AND :now))
 ORDER BY run FOR UPDATE;
 
 -- name: lock_conversation
@@ -185,8 +213,7 @@ FROM json_each(
     SELECT h.run, h.ready_at, h.state, h.stop OR h.tries > 0 OR h.process = :process AND h.process <> '' AS doubtful
     FROM heads AS h WHERE h.agent = a.value AND h.ready_at <= :now
     ORDER BY h.ready_at, h.run LIMIT :limit
-) AS due
-JOIN runs AS r ON r.number = due.run
+) AS due, LATERAL (SELECT run_id FROM runs WHERE number = due.run LIMIT 1) AS r
 ORDER BY due.ready_at, due.run
 LIMIT :limit;
 
@@ -199,10 +226,13 @@ FROM json_each(
     WHERE h.agent = a.value AND h.ready_at <= :now
         AND NOT h.stop AND h.tries = 0 AND (h.process <> :process OR h.process = '')
     ORDER BY h.ready_at, h.run LIMIT :limit FOR UPDATE SKIP LOCKED
-) AS due
-JOIN runs AS r ON r.number = due.run
+) AS due, LATERAL (SELECT run_id, tenant, user_id FROM runs WHERE number = due.run LIMIT 1) AS r
 ORDER BY due.ready_at, due.run
 LIMIT :limit;
+
+-- name: has_due_call
+-- In the order of the index: the planner cannot know that few of the operations are due.
+SELECT 1 FROM operations WHERE due_at <= :now AND state = 'waiting' ORDER BY target, due_at, key LIMIT 1;
 
 -- name: due_calls
 SELECT

@@ -42,7 +42,7 @@ SELECT
     NULL AS token, NULL AS verdict, NULL AS content, NULL AS other_arguments, NULL AS by, NULL AS at
 FROM operations AS o
 JOIN waits AS w ON w.key = o.key AND w.kind = o.waits_for
-JOIN runs AS r ON r.number = w.run
+JOIN runs AS r ON r.number = w.run AND r.scope_key = o.scope_key
 JOIN runs AS top ON top.number = r.root
 WHERE o.state = 'waiting' AND w.run = o.run AND /*reached r*/ AND /*conditions*/
 ORDER BY w.opened, w.key
@@ -100,7 +100,7 @@ ON CONFLICT (key, kind) DO NOTHING;
 
 -- name: answer_overdue
 INSERT INTO answers (key, kind, run, token, verdict, at, by, content)
-SELECT key, waits_for, run, '', 'expired', :now, '', '' FROM operations WHERE state = 'waiting' AND expires <= :now
+SELECT key, waits_for, run, '', 'expired', :now, '', '' FROM operations WHERE state = 'waiting' AND expires BETWEEN 0 AND :now
 ON CONFLICT (key, kind) DO NOTHING;
 
 -- name: answer_ended

@@ -63,7 +63,7 @@ WHERE run = :run
 RETURNING sweep_at;
 
 -- name: has_expired_text
-SELECT 1 FROM conversation_texts WHERE erase_at IS NOT NULL AND erase_at <= :now LIMIT 1;
+SELECT 1 FROM conversation_texts WHERE erase_at IS NOT NULL AND erase_at <= :now ORDER BY erase_at LIMIT 1;
 
 -- name: runs_to_forget
 SELECT r.number, r.run_id, r.tenant, r.user_id, h.ending IS NOT NULL AS ended
@@ -131,7 +131,7 @@ DELETE FROM accounts WHERE account = ?;
 DELETE FROM reservations WHERE account = ?;
 
 -- name: expired_texts
-SELECT number, conversation, kind, body FROM conversation_texts WHERE erase_at IS NOT NULL AND erase_at <= :now;
+SELECT number, conversation, kind, body FROM conversation_texts WHERE erase_at BETWEEN 0 AND :now;
 
 -- name: replace_text
 UPDATE conversation_texts SET body = ?, erase_at = NULL WHERE number = ?;

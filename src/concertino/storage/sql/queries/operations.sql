@@ -76,5 +76,5 @@ UPDATE operations SET state = :state, answered = true, expires = NULL WHERE scop
 
 -- name: expire_operations
 UPDATE operations SET state = :state, answered = true, expires = NULL
-WHERE state = 'waiting' AND expires <= :now
+WHERE state = 'waiting' AND expires BETWEEN 0 AND :now
 RETURNING root;

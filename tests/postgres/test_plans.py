@@ -1,0 +1,61 @@
+"""A plan is made once for all values, and no such plan reads a whole table of conversations."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import psycopg
+import pytest
+from benchmarks.fleet.rows import multiply
+
+from concertino.storage.postgres.session import numbered, queries
+from concertino.storage.sql.statements import limited
+
+from .test_flat import waiting
+
+pytestmark = pytest.mark.slow
+
+_MANY = 1_000
+"""The least rows of a table that only an index should be read of."""
+_WHOLE = {
+    "rebuild_words": "after a change of the word splitter",
+    "running_runs": "when a process starts, and for `concertino doctor`",
+    "search_turns": "search reads the words of all conversations of a user",
+    "words_of_turns": "search reads the words of all conversations of a user",
+}
+"""The statements that may read a whole table."""
+_TYPED = {"add_memory_words", "renew", "set_deadline"}
+"""The statements that are clear only with the types of their parameters."""
+
+
+def bad_plans(connection: psycopg.Connection) -> dict[str, list[str]]:
+    """Return by statement, limited to a user, the large tables that its plan for all values reads as a whole."""
+    large = {
+        name
+        for (name,) in connection.execute(
+            "SELECT relname FROM pg_class WHERE relnamespace = current_schema::regnamespace AND reltuples >= %s",
+            (_MANY,),
+        )
+    }
+    assert large >= {"runs", "heads", "turns", "operations", "waits", "messages", "journal", "events", "usage"}
+    found = {}
+    for name, text in queries().items():
+        conditions = "t.conversation = :conversation" if name == "turns" else "true"
+        sql, _ = numbered(limited(text, "Scope").replace("/*conditions*/", conditions))
+        try:
+            lines = connection.execute(f"EXPLAIN (GENERIC_PLAN) {sql}".encode()).fetchall()
+        except (psycopg.errors.AmbiguousParameter, psycopg.errors.DatatypeMismatch):
+            assert name in _TYPED
+            continue  # only the driver names the types of its parameters
+        read = re.findall(r"Seq Scan on (\w+)", "\n".join(line for (line,) in lines))
+        if whole := sorted(large & set(read)):
+            found[name] = whole
+    return found
+
+
+async def test_no_statement_reads_a_whole_table(url: str, schema: str) -> None:
+    await waiting(url, schema, 40)
+    await asyncio.to_thread(multiply, url, 20_000, schema)
+    with psycopg.connect(url, options=f"-c search_path={schema}", autocommit=True) as connection:
+        assert bad_plans(connection).keys() <= _WHOLE.keys()
