@@ -27,7 +27,7 @@ from concertino import (
 )
 from concertino.errors import ConfigurationError, ConversationBusyError, UnknownConversationError
 from concertino.events import RunEnded, TextDelta
-from concertino.runtime import Fleet, LocalBell, conversation_watch, event_log, event_window
+from concertino.runtime import Fleet, LocalBell, conversation_watch, event_log, event_window, watchdog
 from concertino.storage import StoredConversation
 from concertino.testing import Answer, ScriptedModel, call
 
@@ -128,6 +128,26 @@ async def test_a_worker_takes_only_its_targets() -> None:
         await worker.look()
         assert (await left.read()).state == "queued"
         assert next(topic for topic in bell.rung if topic.startswith("cmd.")) == "cmd.agent.others.wakeup"
+
+
+async def test_a_resumed_run_has_a_head_start_but_no_second_answer_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor does the end of the process."""
+    monkeypatch.setattr(watchdog, "_HEAD_START", NEVER)
+    model = ScriptedModel(call("refund"), call("refund"), "It is paid.", "It is paid.")
+    async with processes(model, Bell(), takes=("others",)) as (web, _worker):
+        turns = []
+        for _ in range(2):
+            turn = await (await web.conversation(CARLA, agent="clerk")).send("Please pay.")
+            async for _ in turn.events(until="suspended"):
+                pass
+            turns.append(turn)
+        for turn in turns:
+            await web.approve(CARLA, f"{turn.id}:1.0")
+            async for _ in turn.events():
+                pass
+            assert (await turn.read()).answer == "It is paid."
 
 
 async def test_an_answer_wakes_a_worker_without_a_read_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

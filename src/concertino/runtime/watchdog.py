@@ -31,6 +31,8 @@ try."""
 BATCH = 8
 """Most trees, queued turns or calls that are claimed at once: other processes may be free to start the next ones
 sooner, and none of the three waits for all of another."""
+_HEAD_START = 0.02
+"""Seconds for which other work waits after a bell, so that it delays no answer of the run that was resumed."""
 LONGEST = 300.0
 """Most seconds before a run or a turn is tried again that got no resources, such as a model of its tenant."""
 
@@ -132,7 +134,14 @@ class Watchdog:
         If *woken*, a tree is probably due, and the first batch is claimed before anything else is read.
         """
         now, owner = asyncio.get_running_loop().time, process_owner()
-        trees = woken and await self._resume_due(owner)
+        trees, end = False, now() + _HEAD_START
+        while woken:
+            resumed, trees = await self._resume_due(owner)
+            if only_trees or trees or not resumed:
+                break
+            woken = await _is_set_before(end, self._woken) and not self._stopped.is_set()
+            if woken:
+                self._woken.clear()
         others: Sequence[Callable[[], Awaitable[object]]] = () if only_trees else self._starters
         again = now()
         while True:
@@ -142,7 +151,8 @@ class Watchdog:
                 again = now() + self._sweep
             if not (trees or others):
                 return
-            trees = trees and await self._resume_due(owner)  # a batch of each in turn
+            if trees:
+                _, trees = await self._resume_due(owner)  # a batch of each in turn
             others = [start for start in others if await start()]
 
     async def _look_closer(self, owner: str) -> bool:
@@ -163,11 +173,14 @@ class Watchdog:
             if live is not None and not live.done:
                 live.request_stop()
 
-    async def _resume_due(self, owner: str) -> bool:
-        """Claim a batch of trees, and resume them. Return whether others may be due; not after a failure."""
+    async def _resume_due(self, owner: str) -> tuple[int, bool]:
+        """Claim a batch of trees, and resume them.
+
+        Return how many there were, and whether others may be due; after a failure, nothing more is claimed.
+        """
         async with self.claiming:
             if (limit := self._seat.capacity(BATCH)) <= 0:
-                return False
+                return 0, False
             since = asyncio.get_running_loop().time()
             agents, consumer = self._seat.agents(), self._seat.consumer()
             due = self._store.claim_due(OPERATOR, owner, self._lease, limit=limit, agents=agents, consumer=consumer)
@@ -183,7 +196,7 @@ class Watchdog:
             except asyncio.CancelledError:  # with the caller of `approve`
                 self._seat.starts.look(self._give_back(claiming), "release of claimed runs")
                 raise
-            return len(works) == limit and all(began)
+            return len(works), len(works) == limit and all(began)
 
     async def _give_back(self, claiming: Awaitable[Sequence[Claim]]) -> None:
         """Release what is claimed and was not started, and look again."""
@@ -286,3 +299,10 @@ class Watchdog:
                 await self._store.postpone(stored.start.scope, root_id, reason=reason, seconds=seconds)
         except ConcertinoError as failure:
             log.warning("run %s could not be postponed: %s", root_id, type(failure).__name__)
+
+
+async def _is_set_before(time: float, event: asyncio.Event) -> bool:
+    """Wait until *event* is set, or until *time* of the event loop, and return whether it is set."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), time - asyncio.get_running_loop().time())
+    return event.is_set()
