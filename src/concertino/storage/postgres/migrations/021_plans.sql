@@ -94,11 +94,12 @@ BEGIN
             );
         END IF;
         EXIT WHEN last IS NULL;
+        -- Ordered by the tenant, so that only the index of tenants will do, even while there is one tenant.
         SELECT due.run, due.owner INTO one FROM unnest(names) AS a (agent) CROSS JOIN LATERAL (
             SELECT h.run, h.owner, h.ready_at FROM heads AS h
-            WHERE h.agent = a.agent AND h.tenant = last AND h.ready_at <= moment
+            WHERE h.agent = a.agent AND h.tenant BETWEEN last AND last AND h.ready_at <= moment
                 AND NOT h.stop AND h.tries = 0 AND (h.process <> claimer_process OR h.process = '')
-            ORDER BY h.ready_at, h.run LIMIT 1 FOR UPDATE SKIP LOCKED
+            ORDER BY h.tenant, h.ready_at, h.run LIMIT 1 FOR UPDATE SKIP LOCKED
         ) AS due
         ORDER BY due.ready_at, due.run LIMIT 1;
         IF FOUND THEN
