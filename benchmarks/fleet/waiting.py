@@ -109,7 +109,9 @@ async def woken(url: str, copies: int) -> dict[str, Any]:
 
     def answer(_: Any) -> str:
         nonlocal most, left
-        most, left = max(most, _resident() - resident), left - 1
+        left -= 1
+        if left % 100 == 0:
+            most = max(most, _resident() - resident)
         if not left:
             done.set()
         return "It is paid."

@@ -27,8 +27,11 @@ class Postgres:
         await self.app.open_async()
         await self.app.schema_manager.apply_schema_async()
         self.step = self.app.task(name="step")(self.do_step)
+        # A bell that rings while the worker looks for jobs is lost: by default, the next job then waits five seconds.
         self.worker = asyncio.create_task(
-            self.app.run_worker_async(concurrency=50, install_signal_handlers=False, delete_jobs="never")
+            self.app.run_worker_async(
+                concurrency=50, fetch_job_polling_interval=0.02, install_signal_handlers=False, delete_jobs="never"
+            )
         )
 
     async def do_step(self, run, result):
