@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -14,11 +14,11 @@ from ..orchestrator.agent import AgentConfig
 from ..orchestrator.chat import Chat
 from ..orchestrator.journal.data_policy import patterns_of
 from ..orchestrator.journal.entries import Started
-from ..scope import OPERATOR
+from ..scope import OPERATOR, Scope
 from ..storage.base import Store
 from ..storage.types import Caller, ClaimedCall, RunStart
 from ..targets import called_tool
-from ..waits import Resolution
+from ..waits import Resolution, Wait
 from .fleet import Seat
 from .known_agents import KnownAgents
 from .live_run import LiveRun
@@ -29,6 +29,10 @@ log = logging.getLogger("concertino")
 
 PATIENCE = 600.0
 """Seconds for which a call is left to processes that have its agent: during an upgrade, only some have a new one."""
+UNCLAIMED = 600.0
+"""Seconds after which a due call fails that no process has taken: its target is misspelt, or has no process."""
+_KEPT = 1_000
+"""Most calls in the queue of busy processes that are kept from counting as unclaimed, at a time."""
 _REMEMBERED = 1_000
 AGAIN = 1.0
 """Seconds after which another process may take a call that is left."""
@@ -52,17 +56,51 @@ class AssignedCalls:
         self._left: dict[str, None] = {}
         """Keys of the calls whose leaving was logged, in that order."""
         self._ringing: set[asyncio.Task[None]] = set()
+        self._keep_at = self._fail_at = 0.0
+        """By the loop's clock; 0: at the first look, which sets them."""
 
     async def look(self) -> bool:
         """Start the runs of a batch of calls. Return whether others may be due."""
         targets = self._seat.targets()
-        limit = self._seat.capacity(BATCH) if targets is None or targets else 0
+        if targets is None:
+            return await self._claim(None, self._seat.capacity(BATCH))
+        limit = self._seat.capacity(BATCH)
+        more = bool(targets) and await self._claim(targets, limit)
+        now = asyncio.get_running_loop().time()
+        if targets and (more or not limit) and now >= self._keep_at:
+            self._keep_at = now + UNCLAIMED / 60
+            await self._keep(targets)
+        if not self._fail_at:
+            self._fail_at = now + UNCLAIMED  # no call fails because the whole fleet has just been down
+        if now >= self._fail_at:
+            self._fail_at = now + UNCLAIMED / 10
+            await self._fail_unclaimed(targets)
+        return more
+
+    async def _claim(self, targets: Collection[str] | None, limit: int) -> bool:
+        """Start the runs of up to *limit* calls. Return whether others may be due."""
         if not limit:
             return False
         consumer = self._seat.consumer()
         calls = await self._store.claim_calls(OPERATOR, self._seconds, limit=limit, targets=targets, consumer=consumer)
         await self._seat.starts.begin({call.wait.key: partial(self._take, call) for call in calls})
         return len(calls) == limit
+
+    async def _keep(self, targets: Collection[str]) -> None:
+        """Keep the calls that wait for a free process of *targets* from counting as unclaimed."""
+        consumer = self._seat.consumer()
+        await self._store.claim_calls(OPERATOR, 0.0, limit=_KEPT, targets=targets, consumer=consumer)
+
+    async def _fail_unclaimed(self, targets: Collection[str]) -> None:
+        """Fail calls that no process has claimed for `UNCLAIMED` seconds, except those of this process's *targets*."""
+        for call in await self._store.claim_calls(OPERATOR, self._seconds, limit=_KEPT, overdue=UNCLAIMED):
+            target = call.wait.target
+            if target in targets:
+                await self._store.postpone_call(OPERATOR, call, 0.0)
+                continue
+            why = f"no process of target {target!r} has taken the call within {UNCLAIMED:g} s: start one"
+            log.warning("call %s of tool %s: %s", call.wait.key, call.wait.tool, why)
+            await self._refuse(call.scope, call.wait, why)
 
     def left(self, run: LiveRun, caller: Caller | None) -> None:
         """Wake the processes that continue after a run has left this one: of targets it calls, or of its caller."""
@@ -97,7 +135,7 @@ class AssignedCalls:
         except MAY_CHANGE as error:
             log.warning("call %s was not started: %s", key, type(error).__name__)
         except ConfigurationError as error:
-            await self._refuse(call, str(error))
+            await self._refuse(call.scope, call.wait, str(error))
         except Exception as error:  # noqa: BLE001 - one call must not keep the watchdog from the others
             log.warning("call %s was not started: %s", key, type(error).__name__)
 
@@ -121,11 +159,11 @@ class AssignedCalls:
             raise ConfigurationError(f"no process of target {target!r} has agent {agent!r}: name it in [targets]")
         return found
 
-    async def _refuse(self, call: ClaimedCall, why: str) -> None:
+    async def _refuse(self, scope: Scope, wait: Wait, why: str) -> None:
         """Answer a call that can never have a run."""
         failed = Resolution(verdict="failed", id=token(), content=why)
-        await self._store.resolve(call.scope, call.wait.key, failed)
-        await self._seat.wake_owners(call.wait.run_id)
+        await self._store.resolve(scope, wait.key, failed)
+        await self._seat.wake_owners(wait.run_id)
         self._wake()
 
 

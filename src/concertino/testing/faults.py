@@ -154,10 +154,13 @@ class FaultyStore:
         limit: int = 50,
         targets: Collection[str] | None = None,
         consumer: Consumer | None = None,
+        overdue: float = 0.0,
     ) -> Sequence[ClaimedCall]:
         """See the port; adds points."""
         await self._points("claim_calls:before")
-        calls = await self.store.claim_calls(scope, seconds, limit=limit, targets=targets, consumer=consumer)
+        calls = await self.store.claim_calls(
+            scope, seconds, limit=limit, targets=targets, consumer=consumer, overdue=overdue
+        )
         await self._points("claim_calls:after")
         return calls
 

@@ -16,6 +16,9 @@ from .schedule import check_operator, is_consumer, named_agents
 from .session import Session
 from .statements import most
 
+_APART = 1e-6
+"""Seconds between the times at which calls that are taken together are due again: they keep their order."""
+
 
 def claim_calls(
     connection: Session,
@@ -24,19 +27,22 @@ def claim_calls(
     limit: int,
     targets: Collection[str] | None,
     consumer: Consumer | None,
+    overdue: float,
 ) -> tuple[ClaimedCall, ...]:
     """Take calls of *targets* that are due, for *seconds*: after them, another process may take a call again."""
     check_operator(scope)
     sql, now = connection.queries, connection.now()
-    if connection.read_only or connection.execute(sql["has_due_call"], {"now": now}).fetchone() is None:
+    due = now - overdue
+    if connection.read_only or connection.execute(sql["has_due_call"], {"now": due}).fetchone() is None:
         return ()  # the write lock is not needed
-    bound = {"now": now, "targets": named_agents(targets), "limit": most(limit)}
+    bound = {"now": due, "targets": named_agents(targets), "limit": most(limit)}
     with connection.transaction():
         if not is_consumer(connection, consumer, now):
             return ()
         rows = connection.execute(sql["due_calls"], bound).fetchall()
-        for row in rows:
-            taken = {"scope_key": row["scope_key"], "key": row["key"], "until": now + seconds}
+        for place, row in enumerate(rows):
+            until = now + seconds + place * _APART
+            taken = {"scope_key": row["scope_key"], "key": row["key"], "until": until}
             connection.execute(sql["take_call"], taken)
     return tuple(
         ClaimedCall(

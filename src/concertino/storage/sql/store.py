@@ -133,9 +133,10 @@ class SqlCalls:
         limit: int = 50,
         targets: Collection[str] | None = None,
         consumer: Consumer | None = None,
+        overdue: float = 0.0,
     ) -> Sequence[ClaimedCall]:
         """Claim calls of targets that are due."""
-        return await self._connection.run(calls.claim_calls, scope, seconds, limit, targets, consumer)
+        return await self._connection.run(calls.claim_calls, scope, seconds, limit, targets, consumer, overdue)
 
     async def postpone_call(self, scope: Operator, call: ClaimedCall, seconds: float) -> None:
         """Let any process take a claimed call after *seconds*."""

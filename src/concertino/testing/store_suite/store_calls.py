@@ -68,6 +68,22 @@ async def test_a_postponed_call_is_left_to_other_processes(store: FullStore) -> 
     assert list(await store.claim_calls(OPERATOR, 60.0)) == [], "its run works for it"
 
 
+async def test_calls_that_are_taken_together_keep_their_order(store: FullStore) -> None:
+    await calling(store, "r1", "w3", "w1", "w2")
+    first = [call.wait.key for call in await store.claim_calls(OPERATOR, 0.0)]
+    assert first == ["w3", "w1", "w2"]
+    await store.claim_calls(OPERATOR, -60.0)
+    assert [call.wait.key for call in await store.claim_calls(OPERATOR, 0.0)] == first
+
+
+async def test_only_overdue_calls_are_taken(store: FullStore) -> None:
+    await calling(store)
+    assert list(await store.claim_calls(OPERATOR, 60.0, overdue=60.0)) == []
+    await store.claim_calls(OPERATOR, -60.0)
+    assert [call.wait.key for call in await store.claim_calls(OPERATOR, 60.0, overdue=60.0)] == ["w1"]
+    assert list(await store.claim_calls(OPERATOR, 60.0)) == []
+
+
 async def test_a_wait_without_a_target_is_no_call(store: FullStore) -> None:
     await calling(store, target="")
     assert list(await store.claim_calls(OPERATOR, 60.0)) == []
