@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from concertino import OPERATOR, AgentConfig, Chat, MemoryStore, Resources, Runtime, tool
+from concertino import OPERATOR, AgentConfig, Chat, MemoryStore, Resources, RunContext, Runtime, Tool, delegate, tool
+from concertino.errors import ConfigurationError
 from concertino.runtime import Fleet, assigned_calls
 from concertino.testing import ScriptedModel, call
 
@@ -81,3 +82,27 @@ async def test_calls_in_the_queue_of_a_busy_process_are_not_unclaimed() -> None:
         waiting = await store.claim_calls(OPERATOR, 0.0)
         assert [each.wait.key for each in waiting] == [aged[1].wait.key], "one is waiting for a place"
         assert not await store.claim_calls(OPERATOR, 0.0, overdue=assigned_calls.UNCLAIMED)
+
+
+def test_a_target_that_the_fleet_does_not_have_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"tool 'clerk' of agent 'desk' calls target 'batc'.*\[targets\]"):
+        process(MemoryStore(), Bell(), ScriptedModel(), Desk(target="batc"), "desks")
+
+
+@tool(effect="read", target="gpuu")
+async def render() -> str:
+    """Render."""
+    return "rendered"
+
+
+class Loader(Desk):
+    def load_tools(self, run: RunContext[None]) -> list[Tool]:
+        return [render, delegate(Clerk(), name="other", description="Ask.", target="batc")]
+
+
+@pytest.mark.parametrize(("name", "target"), [("render", "gpuu"), ("other", "batc")])
+async def test_a_loaded_tool_of_such_a_target_fails_at_once(name: str, target: str) -> None:
+    model = ScriptedModel(call(name, **({"query": "x"} if name == "other" else {})), "No such target.")
+    async with process(MemoryStore(), Bell(), model, Loader(), "desks") as desks, asyncio.timeout(60):
+        assert (await ended(desks, await desks.start(ASKED, "desk"))).text == "No such target."
+    assert f"calls target {target!r}, which the fleet does not have" in model.requests[-1].messages[-1].content

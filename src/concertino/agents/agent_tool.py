@@ -79,6 +79,11 @@ class TargetAgentTool(AgentTool):
         super().__init__(*arguments, **more)
         self._target = target
 
+    @property
+    def answering_target(self) -> str:
+        """The target whose processes run the agent."""
+        return self._target
+
     async def execute(self, arguments: dict[str, Any], context: ToolContext) -> Pending:  # type: ignore[override]
         """Hand the query over; the end of the agent's run answers the call."""
         task: dict[str, Any] = {"agent": self._agent.name, "message": arguments["query"]}

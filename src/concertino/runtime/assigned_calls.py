@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from functools import partial
 from typing import Any
 
-from ..errors import ConfigurationError, RunStateError
+from ..errors import ConcertinoError, ConfigurationError, RunStateError
 from ..ids import child_run_id, token
 from ..orchestrator.agent import AgentConfig
 from ..orchestrator.chat import Chat
@@ -19,7 +19,7 @@ from ..storage.base import Store
 from ..storage.types import Caller, ClaimedCall, RunStart
 from ..targets import called_tool
 from ..waits import Resolution, Wait
-from .fleet import Seat
+from .fleet import GENERIC, Seat
 from .known_agents import KnownAgents
 from .live_run import LiveRun
 from .turns import MAY_CHANGE
@@ -107,12 +107,22 @@ class AssignedCalls:
         targets = {wait.target for wait in run.waiting} - {""}
         for target in targets:
             self._seat.ring_target(target)
+        if targets and (fleet := self._seat.fleet) is not None:
+            for wait in run.waiting:
+                try:
+                    fleet.check_called(wait.target or GENERIC, f"tool {wait.tool!r} of agent {wait.agent_path!r}")
+                except ConfigurationError as error:
+                    log.warning("call %s: %s", wait.key, error)
+                    self._begin(self._refuse_soon(run.scope, wait, str(error)))
         if caller is not None:
-            task = asyncio.create_task(self._seat.wake_owners(caller.run_id))
-            self._ringing.add(task)
-            task.add_done_callback(self._ringing.discard)
+            self._begin(self._seat.wake_owners(caller.run_id))
         if targets or caller is not None:
             self._wake()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._ringing.add(task)
+        task.add_done_callback(self._ringing.discard)
 
     async def close(self) -> None:
         """Wait until all are woken."""
@@ -158,6 +168,13 @@ class AssignedCalls:
                 return True  # the tools that this process has give the reason
             raise ConfigurationError(f"no process of target {target!r} has agent {agent!r}: name it in [targets]")
         return found
+
+    async def _refuse_soon(self, scope: Scope, wait: Wait, why: str) -> None:
+        """Answer a call that has just been made. If the store fails, the call fails as an unclaimed one later."""
+        try:
+            await self._refuse(scope, wait, why)
+        except ConcertinoError as error:
+            log.warning("call %s was not refused: %s", wait.key, type(error).__name__)
 
     async def _refuse(self, scope: Scope, wait: Wait, why: str) -> None:
         """Answer a call that can never have a run."""

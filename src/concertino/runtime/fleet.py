@@ -65,6 +65,15 @@ class Fleet:
             known = ", ".join(sorted({*self.targets, GENERIC}))
             raise ConfigurationError(f"unknown target {min(unknown)!r}: choose from {known}")
 
+    def check_called(self, target: str, caller: str) -> None:
+        """Raise `ConfigurationError` if no process can serve *target*, which *caller* calls."""
+        if target not in self.targets and target != GENERIC:
+            known = ", ".join(sorted({*self.targets, GENERIC}))
+            raise ConfigurationError(
+                f"{caller} calls target {target!r}, which the fleet does not have: add it to [targets], or use one of "
+                f"{known}"
+            )
+
     def target_of(self, agent: str) -> str:
         """Return the target of an agent, or of a run that calls a tool."""
         if (called := called_tool(agent)) is not None:

@@ -8,9 +8,11 @@ from typing import Any
 from ..errors import ConfigurationError
 from ..orchestrator.agent import AgentConfig, check_parts
 from ..orchestrator.journal.data_policy import policy_of
+from ..orchestrator.validation import registry_of
 from ..targets import called_tool, tool_run
 from ..tools.base import Tool
 from ..tools.registry import ToolRegistry
+from .fleet import Fleet
 from .own_agent import OwnAgent
 from .title import TitleAgent
 from .tool_run import ToolRun
@@ -49,6 +51,16 @@ class KnownAgents(dict[str, KnownAgent]):
                     "give it to an agent"
                 )
             self._tools[tool_run(tool.target, tool.name)] = tool
+
+    def check_targets(self, fleet: Fleet) -> None:
+        """Raise `ConfigurationError` if a tool of an agent calls a target that *fleet* does not have.
+
+        Tools that an agent loads for a run are not known yet: their calls fail when they are made.
+        """
+        for config, registry in self.values():
+            for tool in registry_of(config, registry):
+                if tool.answering_target:
+                    fleet.check_called(tool.answering_target, f"tool {tool.name!r} of agent {config.name!r}")
 
     def names(self) -> list[str]:
         """Return the names of all runs that this process can continue."""

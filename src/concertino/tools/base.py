@@ -128,6 +128,11 @@ class Tool(ABC):
     validated arguments are JSON values; the run does not end before the result is delivered. `timeout` does not apply.
     A call outside a turn (`Work.call`) waits for the result."""
 
+    @property
+    def answering_target(self) -> str:
+        """The target whose processes answer each call; empty if none does, or if it depends on the call."""
+        return self.target
+
     async def should_use(self, context: ToolContext) -> bool:
         """Return whether this user may use the tool now; if not, the call fails with `TOOL_NOT_ENABLED`."""
         return True
