@@ -140,3 +140,30 @@ async def test_an_invalid_list_is_refused(given: Any) -> None:
         pytest.raises(ConfigurationError, match=r"allowed_tools.*use names of tools per agent"),
     ):
         await ToolOrchestrator(Chat("Go.", model=model), Desk(), resources=resources).run()
+
+
+@pytest.mark.parametrize("agent", ["dsek", "clerc"])
+def test_a_misspelt_agent_is_refused(agent: str) -> None:
+    runtime = Runtime([Desk()], Resources(store=MemoryStore(), model=ScriptedModel()))
+    fleet = Fleet(bell=LocalBell(), targets={}, takes=["worker_generic"], allowed_tools={agent: ["search"]})
+    with pytest.raises(ConfigurationError, match=rf"allowed_tools names agent '{agent}'.*it has clerk, conversation_title, desk"):
+        runtime.join(fleet)
+
+
+@pytest.mark.parametrize(
+    ("takes", "logged"),
+    [
+        (["desks"], ["agent 'dsek', which neither"]),
+        (["batch", "desks"], ["agent 'dsek', which neither", "agent 'sorter' of target batch, which this"]),
+    ],
+)
+def test_an_agent_that_another_process_may_have_is_logged(
+    takes: list[str], logged: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = Runtime([Desk()], Resources(store=MemoryStore(), model=ScriptedModel()))
+    allowed = {"dsek": ["search"], "sorter": ["search"], "clerk": ["search"]}
+    targets = {"desks": ["desk"], "batch": ["sorter"]}
+    runtime.join(Fleet(bell=LocalBell(), targets=targets, takes=takes, allowed_tools=allowed))
+    assert len(caplog.messages) == len(logged)
+    for part in logged:
+        assert part in caplog.text

@@ -51,6 +51,11 @@ class AgentTool(Tool):
         self._tools = tools
         self._tool_call_limit = tool_call_limit
 
+    @property
+    def sub_agent(self) -> tuple[AgentConfig[Any], ToolRegistry | None]:
+        """The agent, and the registry that replaces its tools."""
+        return self._agent, self._tools
+
     async def execute(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         """Run the agent on the query and return its answer."""
         try:

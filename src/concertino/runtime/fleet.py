@@ -74,6 +74,25 @@ class Fleet:
                 f"{known}"
             )
 
+    def check_allowed(self, known: Collection[str]) -> None:
+        """Raise `ConfigurationError` if `allowed_tools` names an agent that neither is *known* nor has a target.
+
+        Where another process may have the agent, this is logged instead, and so is an agent that is missing in a
+        process of its target.
+        """
+        for agent in sorted({*self.allowed_tools}.difference(known)):
+            target = self.target_of(agent)
+            if target != GENERIC or agent in self.targets.get(GENERIC, ()):
+                if target in self.takes:
+                    log.warning("allowed_tools names agent %r of target %s, which this process lacks", agent, target)
+            elif GENERIC in self.takes:
+                raise ConfigurationError(
+                    f"allowed_tools names agent {agent!r}, which this process does not have: it has "
+                    f"{', '.join(sorted(known)) or 'none'}. Correct the name, or name the agent in [targets]"
+                )
+            else:
+                log.warning("allowed_tools names agent %r, which neither this process nor [targets] has", agent)
+
     def target_of(self, agent: str) -> str:
         """Return the target of an agent, or of a run that calls a tool."""
         if (called := called_tool(agent)) is not None:

@@ -52,15 +52,30 @@ class KnownAgents(dict[str, KnownAgent]):
                 )
             self._tools[tool_run(tool.target, tool.name)] = tool
 
-    def check_targets(self, fleet: Fleet) -> None:
-        """Raise `ConfigurationError` if a tool of an agent calls a target that *fleet* does not have.
+    def check_fleet(self, fleet: Fleet) -> None:
+        """Check what *fleet* and the agents say about each other.
 
-        Tools that an agent loads for a run are not known yet: their calls fail when they are made.
+        Raises `ConfigurationError` if a tool of an agent calls a target that the fleet does not have, or if
+        `allowed_tools` names an agent that this process should have. Tools that an agent loads for a run are not known
+        yet: their calls fail when they are made.
         """
-        for config, registry in self.values():
-            for tool in registry_of(config, registry):
+        found = self._with_sub_agents()
+        for name, tools in found.items():
+            for tool in tools:
                 if tool.answering_target:
-                    fleet.check_called(tool.answering_target, f"tool {tool.name!r} of agent {config.name!r}")
+                    fleet.check_called(tool.answering_target, f"tool {tool.name!r} of agent {name!r}")
+        fleet.check_allowed({*found, TitleAgent.name})
+
+    def _with_sub_agents(self) -> dict[str, ToolRegistry]:
+        """Return the tools of the agents and of their sub-agents, by agent."""
+        found: dict[str, ToolRegistry] = {}
+        left = list(self.values())
+        while left:
+            config, registry = left.pop()
+            if config.name not in found:
+                found[config.name] = registry_of(config, registry)
+                left += [tool.sub_agent for tool in found[config.name] if tool.sub_agent is not None]
+        return found
 
     def names(self) -> list[str]:
         """Return the names of all runs that this process can continue."""

@@ -132,9 +132,10 @@ class Runtime(Answering):
     def join(self, fleet: Fleet) -> None:
         """Share the work on the store with other processes. Call it before `async with`.
 
-        Raises `ConfigurationError` if a tool of an agent calls a target that the fleet does not have.
+        Raises `ConfigurationError` if a tool of an agent calls a target that the fleet does not have, or if
+        `allowed_tools` names an agent of `worker_generic` that this process takes, but does not have.
         """
-        self._agents.check_targets(fleet)
+        self._agents.check_fleet(fleet)
         self._seat.fleet, self._log.bell, self._log.conversations.bell = fleet, fleet.bell, fleet.bell
         self._resources.limit(fleet.rate_limits, fleet.allowed_tools)
 

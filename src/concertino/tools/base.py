@@ -133,6 +133,11 @@ class Tool(ABC):
         """The target whose processes answer each call; empty if none does, or if it depends on the call."""
         return self.target
 
+    @property
+    def sub_agent(self) -> tuple[Any, Any] | None:
+        """The agent that each call runs, and the registry that replaces its tools; None: no agent, or any."""
+        return None
+
     async def should_use(self, context: ToolContext) -> bool:
         """Return whether this user may use the tool now; if not, the call fails with `TOOL_NOT_ENABLED`."""
         return True
