@@ -9,8 +9,8 @@ import pytest
 from concertino import AgentConfig, Chat, Fail, Part, RunResult, ToolOrchestrator, tool
 from concertino.agents import EndWith, ToolGuardrail
 from concertino.errors import ConfigurationError, RunError, ToolError
-from concertino.events import Notice
-from concertino.messages import ForcedTool
+from concertino.events import Notice, ToolFailed
+from concertino.messages import ForcedTool, ToolMessage
 from concertino.testing import ScriptedModel, call
 
 FIELDS = {"title": "one line", "body": "Markdown"}
@@ -136,3 +136,18 @@ def test_it_needs_a_tool() -> None:
     for given in ((), ("",), (ship,)):
         with pytest.raises(ConfigurationError, match="name tools that end the run"):
             EndWith(*given)  # type: ignore[arg-type]
+
+
+async def test_the_first_of_two_results_in_a_step_counts() -> None:
+    twice = [call("submit_result", title="one"), call("submit_result", title="two"), call("ship", order=1)]
+    with ScriptedModel(twice) as model:
+        run = ToolOrchestrator(Chat("Go.", model=model), agent(EndWith(fields=FIELDS)))
+        events = [event async for event in run.stream()]
+    result = run.result
+    assert result is not None
+    assert result.text == '{"title": "one", "body": null}'
+    assert result.data["submit_result"] == {"title": "one", "body": None}
+    answers = [(each.is_error, each.content) for each in result.messages if isinstance(each, ToolMessage)]
+    refused = "refused: a result was already submitted in this step, and counts"
+    assert answers == [(False, result.text), (True, refused), (False, "shipped 1")], "the other calls run"
+    assert [event.error for event in events if isinstance(event, ToolFailed)] == [refused]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ...errors import ConfigurationError
-from ...messages import AssistantMessage, ForcedTool, ToolChoice, ToolMessage
+from ...messages import AssistantMessage, ForcedTool, ToolCall, ToolChoice, ToolMessage
 from ...orchestrator.agent import Part
-from ...orchestrator.outcome import Continue, Fail, Finish, NextStep
+from ...orchestrator.outcome import Continue, Fail, Finish, NextStep, Outcome, Special
 from ...orchestrator.run import RunContext
 from ...tools.base import Tool, ToolContext, ToolResult
+from ...tools.registry import ToolRegistry
 
 SUBMIT_RESULT = "submit_result"
 
@@ -21,7 +23,9 @@ class EndWith(Part):
 
     With *fields*, the names and descriptions of a result's fields, the part offers such a tool, `submit_result`. The
     answer is the result as JSON, and `RunResult.data` has it as the data of the tool. A field that the model leaves out
-    is null, and a `Notice` names it.
+    is null, and a `Notice` names it. Of several results in one step, the first counts, and the others fail.
+
+    The other calls of the step run, also those after the one that ends the run.
 
     If a call is *required* and the model answers without calling a tool, it is asked for the call, until a limit of the
     run is reached. *required* may also name some of the tools: the model is asked for these, and the others end the run
@@ -47,6 +51,8 @@ class EndWith(Part):
                 f"EndWith(required={required!r:.80}): use True, False, or a list of some of {', '.join(self._names)}"
             )
         self._required = dict.fromkeys(required)
+        self._submitted: WeakKeyDictionary[ToolRegistry, int] = WeakKeyDictionary()
+        """The last step with a result, by the registry of the run."""
         if fields:
             self.tools = (SubmitResult(self._fields),)
 
@@ -57,6 +63,16 @@ class EndWith(Part):
             return Finish()
         choice: ToolChoice = ForcedTool(offered[0]) if len(offered) == 1 else "required"
         return Continue(prompt=f"End your work with a call of {' or '.join(offered)}.", tool_choice=choice)
+
+    def handle_special_tools(self, run: RunContext[Any], call: ToolCall, outcome: Outcome) -> Special | None:
+        """Let a second `submit_result` of a step fail, without data."""
+        if outcome.is_error or not self._fields or call.name != SUBMIT_RESULT:
+            return None
+        if self._submitted.get(run.registry) != run.state.step:
+            self._submitted[run.registry] = run.state.step
+            return None
+        outcome.is_error = True
+        return Special(result="refused: a result was already submitted in this step, and counts", withhold=True)
 
     def after_step(self, run: RunContext[Any], outcome: NextStep) -> NextStep:
         """Finish with the first result of the step's calls."""
