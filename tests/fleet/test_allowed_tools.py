@@ -146,7 +146,9 @@ async def test_an_invalid_list_is_refused(given: Any) -> None:
 def test_a_misspelt_agent_is_refused(agent: str) -> None:
     runtime = Runtime([Desk()], Resources(store=MemoryStore(), model=ScriptedModel()))
     fleet = Fleet(bell=LocalBell(), targets={}, takes=["worker_generic"], allowed_tools={agent: ["search"]})
-    with pytest.raises(ConfigurationError, match=rf"allowed_tools names agent '{agent}'.*it has clerk, conversation_title, desk"):
+    with pytest.raises(
+        ConfigurationError, match=rf"allowed_tools names agent '{agent}'.*it has clerk, conversation_title, desk"
+    ):
         runtime.join(fleet)
 
 

@@ -52,8 +52,8 @@ class KnownAgents(dict[str, KnownAgent]):
                 )
             self._tools[tool_run(tool.target, tool.name)] = tool
 
-    def check_fleet(self, fleet: Fleet) -> None:
-        """Check what *fleet* and the agents say about each other.
+    def checked(self, fleet: Fleet) -> Fleet:
+        """Return *fleet*, whose targets and allowed tools fit the agents.
 
         Raises `ConfigurationError` if a tool of an agent calls a target that the fleet does not have, or if
         `allowed_tools` names an agent that this process should have. Tools that an agent loads for a run are not known
@@ -65,6 +65,7 @@ class KnownAgents(dict[str, KnownAgent]):
                 if tool.answering_target:
                     fleet.check_called(tool.answering_target, f"tool {tool.name!r} of agent {name!r}")
         fleet.check_allowed({*found, TitleAgent.name})
+        return fleet
 
     def _with_sub_agents(self) -> dict[str, ToolRegistry]:
         """Return the tools of the agents and of their sub-agents, by agent."""

@@ -130,13 +130,9 @@ class Runtime(Answering):
         await self.close()
 
     def join(self, fleet: Fleet) -> None:
-        """Share the work on the store with other processes. Call it before `async with`.
-
-        Raises `ConfigurationError` if a tool of an agent calls a target that the fleet does not have, or if
-        `allowed_tools` names an agent of `worker_generic` that this process takes, but does not have.
-        """
-        self._agents.check_fleet(fleet)
-        self._seat.fleet, self._log.bell, self._log.conversations.bell = fleet, fleet.bell, fleet.bell
+        """Share the work on the store, before `async with`. Raises `ConfigurationError` if the agents do not fit."""
+        self._seat.fleet = self._agents.checked(fleet)
+        self._log.bell = self._log.conversations.bell = fleet.bell
         self._resources.limit(fleet.rate_limits, fleet.allowed_tools)
 
     async def close(self, grace: float = 0.0) -> None:
@@ -172,8 +168,7 @@ class Runtime(Answering):
         return await self._start(chat, agent, run_id or new_run_id())
 
     async def _start(self, chat: Chat, agent: AgentConfig[Any] | str, run_id: str) -> LiveRun:
-        config, registry = self._agents.take(agent)
-        return await self._run(chat, config, registry, run_id, resume=False)
+        return await self._run(chat, *self._agents.take(agent), run_id, resume=False)
 
     async def resume(self, scope: AnyScope, run_id: str) -> LiveRun:
         """Resume a run at the point where it stopped; a sub-agent's run is resumed with its root.

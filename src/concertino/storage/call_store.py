@@ -53,8 +53,8 @@ class CallStore(Protocol):
         """Claim up to *limit* calls that wait for the processes of *targets*; the longest due first. None: of all.
 
         Each is due again after *seconds*, in the same order, unless it has an answer by then, or a run that works for
-        it (`begin` with a root that has a `parent_id`). A call that another process is taking is left out, and so is
-        one that has been due for less than *overdue* seconds.
+        it (`begin` with a root that has a `parent_id`). A call that another process is taking is left out, and so is a
+        call that has been due for less than *overdue* seconds.
         Nothing is claimed if *consumer* has lost a target: its process may have been frozen since it looked.
         """
         ...

@@ -25,7 +25,7 @@ class EndWith(Part):
     answer is the result as JSON, and `RunResult.data` has it as the data of the tool. A field that the model leaves out
     is null, and a `Notice` names it. Of several results in one step, the first counts, and the others fail.
 
-    The other calls of the step run, also those after the one that ends the run.
+    The other calls of the step run, also those after the call that ends the run.
 
     If a call is *required* and the model answers without calling a tool, it is asked for the call, until a limit of the
     run is reached. *required* may also name some of the tools: the model is asked for these, and the others end the run

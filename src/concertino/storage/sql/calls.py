@@ -40,8 +40,8 @@ def claim_calls(
         if not is_consumer(connection, consumer, now):
             return ()
         rows = connection.execute(sql["due_calls"], bound).fetchall()
-        for place, row in enumerate(rows):
-            until = now + seconds + place * _APART
+        for number, row in enumerate(rows):
+            until = now + seconds + number * _APART
             taken = {"scope_key": row["scope_key"], "key": row["key"], "until": until}
             connection.execute(sql["take_call"], taken)
     return tuple(
