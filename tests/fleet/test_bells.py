@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -205,3 +207,30 @@ async def test_a_server_that_refuses_a_bell_is_reported_once(caplog: pytest.LogC
     assert len(found) == 1
     assert found[0].startswith("the bell is out of order until its server is back: ")
     assert "wrong" not in caplog.text
+
+
+@pytest.mark.parametrize("given", ["scheme", "option"])
+async def test_a_client_that_wants_tls_sends_no_password_to_a_server_without_it(
+    given: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    received, answered = bytearray(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"x","version":"2.10.0","max_payload":1048576,"proto":1,"headers":true}\r\n')
+        while data := await reader.read(4096):
+            received.extend(data)
+            writer.write(b"PONG\r\n")
+        answered.set()
+        writer.close()
+
+    options: dict[str, Any] = {"tls": ssl.create_default_context()} if given == "option" else {}
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        scheme = "nats" if given == "option" else "tls"
+        async with NatsBell(f"{scheme}://ann:secret@127.0.0.1:{port}", **options) as bell:
+            await state(lambda: bell.connected or bool(caplog.records))
+            assert not bell.connected
+        await answered.wait()
+    assert b"secret" not in received
+    assert f"nats 127.0.0.1:{port}: the server does not require TLS" in caplog.text
+    assert "secret" not in caplog.text

@@ -12,13 +12,30 @@ with extra("nats", "a bell over NATS"):
     from nats.aio.client import Client
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
+    from nats.errors import Error
+
+
+class _NoTlsError(Error):
+    """A server offers no TLS, and the client asks for it."""
 
 
 class _PlainClient(Client):
-    """A client that reads no headers: malformed ones of other programs would end its reading until the next pings."""
+    """A client that reads no headers, and sends no credentials without TLS if TLS was asked for."""
 
     async def _process_headers(self, headers: Any) -> None:
-        pass
+        """Ignore them: malformed ones of other programs would end the reading until the next pings."""
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        """Refuse a server without TLS before the client answers: nats-py uses TLS only if the server requires it."""
+        server = self._current_server
+        wanted = self.options.get("tls") is not None or (server is not None and server.uri.scheme == "tls")
+        if initial_connection and wanted and not (info.get("tls_required") or self.options["tls_handshake_first"]):
+            place = server and f"{server.uri.hostname}:{server.uri.port}"
+            raise _NoTlsError(
+                f"nats {place}: the server does not require TLS, so no credentials were sent: "
+                "enable TLS in the server, or use a nats:// URL without `tls` if the network is trusted"
+            )
+        await super()._process_info(info, initial_connection)
 
 
 _OPTIONS: dict[str, Any] = {
@@ -57,6 +74,9 @@ class NatsBell(RemoteBell):
         await self._client.connect(self._url, **calls, **self._options)
         self._is_connected()
         await asyncio.Event().wait()  # the client calls back from now on
+
+    def _reason(self, error: object) -> str:
+        return str(error) if isinstance(error, _NoTlsError) else super()._reason(error)
 
     async def _exchange(self, topics: list[str]) -> None:
         for topic in set(self._calls).difference(self._heard_topics):
