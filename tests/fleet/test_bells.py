@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -205,7 +207,10 @@ async def test_a_server_that_refuses_a_bell_is_reported_once(caplog: pytest.LogC
         server.stop()
     found = [each.getMessage() for each in caplog.records if each.name == "concertino"]
     assert len(found) == 1
-    assert found[0].startswith("the bell is out of order until its server is back: ")
+    place = f"nats 127.0.0.1:{server.port}"
+    assert found[0].startswith(
+        f"the bell is out of order until its server is back: {place}: the server refuses the user"
+    )
     assert "wrong" not in caplog.text
 
 
@@ -233,4 +238,38 @@ async def test_a_client_that_wants_tls_sends_no_password_to_a_server_without_it(
         await answered.wait()
     assert b"secret" not in received
     assert f"nats 127.0.0.1:{port}: the server does not require TLS" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.postgres
+async def test_permissions_that_a_user_lacks_are_reported_once(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    rules = '{user: ann, password: secret, permissions: {publish: "other.>", subscribe: "other.>"}}'
+    (tmp_path / "nats.conf").write_text(f"authorization {{ users = [ {rules} ] }}")
+    server = NatsServer()
+    server.start("-c", str(tmp_path / "nats.conf"))
+    try:
+        async with NatsBell(f"nats://ann:secret@127.0.0.1:{server.port}") as bell:
+            await state(lambda: bell.connected)
+            bell.listen("cmd.agent.t.wakeup", lambda: None)
+            await state(lambda: bool(caplog.records))
+            bell.ring("cmd.agent.t.wakeup")
+            await state(lambda: "publish" in str(bell._client.last_error))
+    finally:
+        server.stop()
+    found = [each.getMessage() for each in caplog.records if "violation" in each.getMessage().lower()]
+    assert len(found) == 1
+    assert f"nats 127.0.0.1:{server.port}: " in found[0]
+    assert "publish and subscribe to cmd.agent.>, evt.agent.> and evt.conversation.>" in found[0]
+    assert "secret" not in caplog.text
+
+
+async def test_a_server_that_cannot_be_reached_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # and nobody listens
+        port = unused.getsockname()[1]
+        async with NatsBell(f"nats://ann:secret@127.0.0.1:{port}"):
+            await state(lambda: bool(caplog.records))
+    assert f"nats 127.0.0.1:{port}: ConnectionRefusedError; check the host and the port" in caplog.text
     assert "secret" not in caplog.text

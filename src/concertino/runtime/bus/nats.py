@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from ...extras import extra
-from .base import AGAIN, RemoteBell
+from .base import AGAIN, RemoteBell, log
 
 with extra("nats", "a bell over NATS"):
     from nats.aio.client import Client
@@ -17,6 +17,9 @@ with extra("nats", "a bell over NATS"):
 
 class _NoTlsError(Error):
     """A server offers no TLS, and the client asks for it."""
+
+
+_SUBJECTS = "cmd.agent.>, evt.agent.> and evt.conversation.>"
 
 
 class _PlainClient(Client):
@@ -30,12 +33,17 @@ class _PlainClient(Client):
         server = self._current_server
         wanted = self.options.get("tls") is not None or (server is not None and server.uri.scheme == "tls")
         if initial_connection and wanted and not (info.get("tls_required") or self.options["tls_handshake_first"]):
-            place = server and f"{server.uri.hostname}:{server.uri.port}"
             raise _NoTlsError(
-                f"nats {place}: the server does not require TLS, so no credentials were sent: "
+                "the server does not require TLS, so no credentials were sent: "
                 "enable TLS in the server, or use a nats:// URL without `tls` if the network is trusted"
             )
         await super()._process_info(info, initial_connection)
+
+    @property
+    def place(self) -> str:
+        """The server that was last tried, without credentials."""
+        server = self._current_server or self._server_pool[-1]  # the one that is tried is the last one
+        return f"nats {server.uri.hostname}:{server.uri.port}"
 
 
 _OPTIONS: dict[str, Any] = {
@@ -60,12 +68,18 @@ class NatsBell(RemoteBell):
         super().__init__()
         self._url, self._options = url, {**_OPTIONS, **options}
         self._client = _PlainClient()
+        self._is_denied = False
+        """Whether it was logged that the user lacks a permission."""
         self._heard_topics: dict[str, Subscription] = {}
 
     async def _receive(self) -> None:
         async def lost(error: object = None) -> None:
             if not self._client.is_connected:
                 self._is_lost(error)
+            elif "permissions violation" in str(error).lower() and not self._is_denied:
+                self._is_denied = True
+                allow = f"allow its user to publish and subscribe to {_SUBJECTS}"
+                log.warning("the bell does not work fully: %s: %s; %s", self._client.place, error, allow)
 
         async def back() -> None:
             self._is_connected()
@@ -76,7 +90,13 @@ class NatsBell(RemoteBell):
         await asyncio.Event().wait()  # the client calls back from now on
 
     def _reason(self, error: object) -> str:
-        return str(error) if isinstance(error, _NoTlsError) else super()._reason(error)
+        if isinstance(error, _NoTlsError):
+            why = str(error)
+        elif "authorization violation" in str(error).lower():
+            why = "the server refuses the user or the password; check the credentials in the URL or the options"
+        else:
+            why = f"{super()._reason(error)}; check the host and the port, and that the server runs"
+        return f"{self._client.place}: {why}"
 
     async def _exchange(self, topics: list[str]) -> None:
         for topic in set(self._calls).difference(self._heard_topics):
