@@ -61,12 +61,13 @@ _OPTIONS: dict[str, Any] = {
 class NatsBell(RemoteBell):
     """A bell over the NATS server at *url*: `async with NatsBell("nats://bus.internal") as bell`. See `RemoteBell`.
 
-    The topics are subjects of core NATS. Options are nats-py's, such as `tls` or `user_credentials`.
+    Separate the servers of a cluster by commas. The topics are subjects of core NATS. Options are
+    nats-py's, such as `tls` or `user_credentials`.
     """
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__()
-        self._url, self._options = url, {**_OPTIONS, **options}
+        self._servers, self._options = [each.strip() for each in url.split(",")], {**_OPTIONS, **options}
         self._client = _PlainClient()
         self._is_denied = False
         """Whether it was logged that the user lacks a permission."""
@@ -85,7 +86,7 @@ class NatsBell(RemoteBell):
             self._is_connected()
 
         calls: dict[str, Any] = {"error_cb": lost, "disconnected_cb": lost, "reconnected_cb": back}
-        await self._client.connect(self._url, **calls, **self._options)
+        await self._client.connect(self._servers, **calls, **self._options)
         self._is_connected()
         await asyncio.Event().wait()  # the client calls back from now on
 
