@@ -93,6 +93,10 @@ def test_invalid_files_are_refused(cli: Cli, tmp_path: Path, text: str, message:
         ("nats = 'http://ann:secret@host'", "invalid nats 'http:...': use a URL, such as 'nats://bus.internal:4222'"),
         ("nats = 'nats://ann:secret@host:port'", "invalid nats 'nats:...': use a URL, such as "),
         ("nats = 'ann:secret@host:99999'", "invalid nats 'host:99999...': use a URL, such as "),
+        ("nats = 'nats://ann:secret@'", "invalid nats 'nats:...': it has no host; use a URL, such as "),
+        ("nats = 'nats://:4222'", "invalid nats 'nats:...': it has no host; use a URL, such as "),
+        ("nats = 'nats://bus:4222?x'", "invalid nats 'nats:...': it has a query or a fragment; use a URL, such as "),
+        ("nats = 'wss://bus:443'", "invalid nats 'wss:...': WebSocket is not supported; use a URL, such as "),
         ("database = ''", "invalid database '': leave the field out, or use at least one character"),
         ("corpus = 'docs'", "invalid corpus 'docs': use a list"),
         ("targets = ['desk']", "invalid targets: use a table"),
@@ -149,7 +153,7 @@ def test_limits_of_an_unknown_provider_are_named(
     assert bool(caplog.messages) == bool(warning)
 
 
-@pytest.mark.parametrize("nats", ["nats://bus.internal:4222", "tls://ann:x@bus", "wss://bus:443", "bus", "bus:4222"])
+@pytest.mark.parametrize("nats", ["nats://bus:4222/", "nats://a:4222,nats://b", "tls://ann:x@bus", "bus", "bus:4222"])
 def test_urls_of_nats(tmp_path: Path, nats: str) -> None:
     path = tmp_path / "config.toml"
     path.write_text(f"nats = {nats!r}")

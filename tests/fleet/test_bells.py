@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -203,5 +207,69 @@ async def test_a_server_that_refuses_a_bell_is_reported_once(caplog: pytest.LogC
         server.stop()
     found = [each.getMessage() for each in caplog.records if each.name == "concertino"]
     assert len(found) == 1
-    assert found[0].startswith("the bell is out of order until its server is back: ")
+    place = f"nats 127.0.0.1:{server.port}"
+    assert found[0].startswith(
+        f"the bell is out of order until its server is back: {place}: the server refuses the user"
+    )
     assert "wrong" not in caplog.text
+
+
+@pytest.mark.parametrize("given", ["scheme", "option"])
+async def test_a_client_that_wants_tls_sends_no_password_to_a_server_without_it(
+    given: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    received, answered = bytearray(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"x","version":"2.10.0","max_payload":1048576,"proto":1,"headers":true}\r\n')
+        while data := await reader.read(4096):
+            received.extend(data)
+            writer.write(b"PONG\r\n")
+        answered.set()
+        writer.close()
+
+    options: dict[str, Any] = {"tls": ssl.create_default_context()} if given == "option" else {}
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        scheme = "nats" if given == "option" else "tls"
+        async with NatsBell(f"{scheme}://ann:secret@127.0.0.1:{port}", **options) as bell:
+            await state(lambda: bell.connected or bool(caplog.records))
+            assert not bell.connected
+        await answered.wait()
+    assert b"secret" not in received
+    assert f"nats 127.0.0.1:{port}: the server does not require TLS" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.postgres
+async def test_permissions_that_a_user_lacks_are_reported_once(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    rules = '{user: ann, password: secret, permissions: {publish: "other.>", subscribe: "other.>"}}'
+    (tmp_path / "nats.conf").write_text(f"authorization {{ users = [ {rules} ] }}")
+    server = NatsServer()
+    server.start("-c", str(tmp_path / "nats.conf"))
+    try:
+        async with NatsBell(f"nats://ann:secret@127.0.0.1:{server.port}") as bell:
+            await state(lambda: bell.connected)
+            bell.listen("cmd.agent.t.wakeup", lambda: None)
+            await state(lambda: bool(caplog.records))
+            bell.ring("cmd.agent.t.wakeup")
+            await state(lambda: "publish" in str(bell._client.last_error))
+    finally:
+        server.stop()
+    found = [each.getMessage() for each in caplog.records if "violation" in each.getMessage().lower()]
+    assert len(found) == 1
+    assert f"nats 127.0.0.1:{server.port}: " in found[0]
+    assert "publish and subscribe to cmd.agent.>, evt.agent.> and evt.conversation.>" in found[0]
+    assert "secret" not in caplog.text
+
+
+async def test_a_server_that_cannot_be_reached_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # and nobody listens
+        port = unused.getsockname()[1]
+        async with NatsBell(f"nats://ann:secret@127.0.0.1:{port}"):
+            await state(lambda: bool(caplog.records))
+    assert f"nats 127.0.0.1:{port}: ConnectionRefusedError; check the host and the port" in caplog.text
+    assert "secret" not in caplog.text

@@ -40,7 +40,7 @@ _REMEDIES = {
     "too_short": "name at least one",
 }
 """By the type of pydantic's error."""
-_NATS = re.compile(r"((nats|tls|wss?)://)?[^\s/]+")
+_NATS = re.compile(r"((nats|tls)://)?[^\s/?#,]+/?")
 """A URL, or a host with or without a port."""
 _MOST = 100_000
 """Most runs or requests at once: more than a process can have."""
@@ -124,19 +124,29 @@ def read_fleet_file(path: str) -> FleetFile:
     _check(path, "worker.worker_targets", file.targets, file.worker.worker_targets)
     if "" in file.rate_limits:
         raise ConfigurationError(f"{path}: invalid rate_limits '': use the name of a provider")
-    if file.nats is not None and not _is_nats(file.nats):
+    if file.nats is not None:
+        problem = next(filter(None, (_problem_of_nats(url.strip()) for url in file.nats.split(","))), "")
         head, _, _ = file.nats.partition("//")
         shown = head.rpartition("@")[2][:20]  # the rest may contain a password
-        raise ConfigurationError(f"{path}: invalid nats '{shown}...': use a URL, such as 'nats://bus.internal:4222'")
+        if problem:
+            raise ConfigurationError(f"{path}: invalid nats '{shown}...': {problem}")
     return file
 
 
-def _is_nats(url: str) -> bool:
-    """Return whether *url* may be that of a NATS server."""
+def _problem_of_nats(url: str) -> str:
+    """Return what is wrong with the URL of a NATS server, with the remedy, or an empty string."""
+    use = "use a URL, such as 'nats://bus.internal:4222'"
+    if url.startswith(("ws://", "wss://")):
+        return f"WebSocket is not supported; {use}"
+    if "?" in url or "#" in url:
+        return f"it has a query or a fragment; {use}"
     try:
-        return bool(_NATS.fullmatch(url)) and urlsplit(url if "://" in url else f"nats://{url}").port != 0
+        parts = urlsplit(url if "://" in url else f"nats://{url}")
+        if _NATS.fullmatch(url) and parts.port != 0:
+            return "" if parts.hostname else f"it has no host; {use}"
     except ValueError:  # an invalid port
-        return False
+        pass
+    return use
 
 
 def _check(path: str, field: str, targets: Mapping[str, list[str]], takes: Collection[str]) -> None:

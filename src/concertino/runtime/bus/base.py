@@ -141,10 +141,13 @@ class RemoteBell(LocalBell):
 
     def _is_lost(self, error: object) -> None:
         if not self._is_reported:
-            why = "the connection was lost" if error is None else type(error).__name__
-            log.warning("the bell is out of order until its server is back: %s", why)
+            log.warning("the bell is out of order until its server is back: %s", self._reason(error))
         self.connected, self._is_reported = False, True
         self._ringing.clear()
+
+    def _reason(self, error: object) -> str:
+        """Return why the server cannot be reached, without credentials."""
+        return "the connection was lost" if error is None else type(error).__name__
 
     def _gave_up(self, receiving: asyncio.Task[None]) -> None:
         if not receiving.cancelled() and (error := receiving.exception()) is not None:

@@ -6,19 +6,44 @@ import asyncio
 from typing import Any
 
 from ...extras import extra
-from .base import AGAIN, RemoteBell
+from .base import AGAIN, RemoteBell, log
 
 with extra("nats", "a bell over NATS"):
     from nats.aio.client import Client
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
+    from nats.errors import Error
+
+
+class _NoTlsError(Error):
+    """A server offers no TLS, and the client asks for it."""
+
+
+_SUBJECTS = "cmd.agent.>, evt.agent.> and evt.conversation.>"
 
 
 class _PlainClient(Client):
-    """A client that reads no headers: malformed ones of other programs would end its reading until the next pings."""
+    """A client that reads no headers, and sends no credentials without TLS if TLS was asked for."""
 
     async def _process_headers(self, headers: Any) -> None:
-        pass
+        """Ignore them: malformed ones of other programs would end the reading until the next pings."""
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        """Refuse a server without TLS before the client answers: nats-py uses TLS only if the server requires it."""
+        server = self._current_server
+        wanted = self.options.get("tls") is not None or (server is not None and server.uri.scheme == "tls")
+        if initial_connection and wanted and not (info.get("tls_required") or self.options["tls_handshake_first"]):
+            raise _NoTlsError(
+                "the server does not require TLS, so no credentials were sent: "
+                "enable TLS in the server, or use a nats:// URL without `tls` if the network is trusted"
+            )
+        await super()._process_info(info, initial_connection)
+
+    @property
+    def place(self) -> str:
+        """The server that was last tried, without credentials."""
+        server = self._current_server or self._server_pool[-1]  # the one that is tried is the last one
+        return f"nats {server.uri.hostname}:{server.uri.port}"
 
 
 _OPTIONS: dict[str, Any] = {
@@ -36,27 +61,43 @@ _OPTIONS: dict[str, Any] = {
 class NatsBell(RemoteBell):
     """A bell over the NATS server at *url*: `async with NatsBell("nats://bus.internal") as bell`. See `RemoteBell`.
 
-    The topics are subjects of core NATS. Options are nats-py's, such as `tls` or `user_credentials`.
+    Separate the servers of a cluster by commas. The topics are subjects of core NATS. Options are
+    nats-py's, such as `tls` or `user_credentials`.
     """
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__()
-        self._url, self._options = url, {**_OPTIONS, **options}
+        self._servers, self._options = [each.strip() for each in url.split(",")], {**_OPTIONS, **options}
         self._client = _PlainClient()
+        self._is_denied = False
+        """Whether it was logged that the user lacks a permission."""
         self._heard_topics: dict[str, Subscription] = {}
 
     async def _receive(self) -> None:
         async def lost(error: object = None) -> None:
             if not self._client.is_connected:
                 self._is_lost(error)
+            elif "permissions violation" in str(error).lower() and not self._is_denied:
+                self._is_denied = True
+                allow = f"allow its user to publish and subscribe to {_SUBJECTS}"
+                log.warning("the bell does not work fully: %s: %s; %s", self._client.place, error, allow)
 
         async def back() -> None:
             self._is_connected()
 
         calls: dict[str, Any] = {"error_cb": lost, "disconnected_cb": lost, "reconnected_cb": back}
-        await self._client.connect(self._url, **calls, **self._options)
+        await self._client.connect(self._servers, **calls, **self._options)
         self._is_connected()
         await asyncio.Event().wait()  # the client calls back from now on
+
+    def _reason(self, error: object) -> str:
+        if isinstance(error, _NoTlsError):
+            why = str(error)
+        elif "authorization violation" in str(error).lower():
+            why = "the server refuses the user or the password; check the credentials in the URL or the options"
+        else:
+            why = f"{super()._reason(error)}; check the host and the port, and that the server runs"
+        return f"{self._client.place}: {why}"
 
     async def _exchange(self, topics: list[str]) -> None:
         for topic in set(self._calls).difference(self._heard_topics):
