@@ -136,7 +136,7 @@ def test_an_invalid_field_is_named_with_its_remedy(tmp_path: Path, text: str, pr
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("command", [("fleet", "run"), ("serve",)])
+@pytest.mark.parametrize("command", [("fleet", "run"), ("serve",), ("mcp", "serve")])
 @pytest.mark.parametrize(
     ("text", "message"),
     [
