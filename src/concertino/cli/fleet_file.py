@@ -57,7 +57,7 @@ class WorkerTable(_Table):
     """The targets whose work the process takes."""
     coroutines: int = Field(default=COROUTINES, ge=1, le=_MOST)
     """Most runs that the process has at the same time."""
-    grace: float = Field(default=20.0, ge=0)
+    grace: float = Field(default=20.0, ge=0, le=86_400)
     """Seconds that runs have to end after a signal."""
 
 
