@@ -7,6 +7,9 @@ import re
 from .errors import ConfigurationError
 
 _TARGET = re.compile(r"[a-z0-9_-]+")
+SINGLE = "svc1_"
+"""The beginning of the names of targets that have exactly one consumer."""
+_SINGLE = re.compile(SINGLE + r"[a-z0-9-][a-z0-9_-]*_[a-z0-9_-]*[a-z0-9-]")
 _TOOL_RUN = "tool"
 
 
@@ -14,6 +17,11 @@ def check_target(target: str) -> None:
     """Raise `ConfigurationError` if *target* cannot be the name of a target."""
     if not isinstance(target, str) or not _TARGET.fullmatch(target):
         raise ConfigurationError(f"invalid target {target!r:.80}: it is a part of a subject, so use a-z, 0-9, _ and -")
+    if target.startswith(SINGLE) and not _SINGLE.fullmatch(target):
+        raise ConfigurationError(
+            f"invalid target {target!r:.80}: a target with one consumer is named {SINGLE}<service>_<scope>, such as "
+            "svc1_billing_prod"
+        )
 
 
 def tool_run(target: str, tool: str) -> str:

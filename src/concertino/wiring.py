@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from pathlib import Path
@@ -38,6 +39,10 @@ _PROVIDERS: dict[str, tuple[tuple[str, ...], str]] = {
     "google": (("GEMINI_API_KEY", "GOOGLE_API_KEY"), "gemini-3.8-flash"),
 }
 
+_NO_PATH = re.compile(r"[A-Za-z0-9.-]{2,}:|[@=]")
+"""A part of a URL or of a connection string."""
+_PATH = re.compile(r"[./~\\]|[A-Za-z]:[/\\]")
+"""The beginning of a text that can only be a path."""
 _PREFIXES = {"claude": "anthropic", "gpt": "openai", "gemini": "google"}
 """The beginnings of the names of the providers' models."""
 
@@ -164,13 +169,29 @@ async def open_library(
 def is_url(database: Path | str) -> bool:
     """Return whether *database* is the URL of a PostgreSQL database, and not the path of a SQLite file.
 
-    Raises `ConfigurationError` for any other URL.
+    Raises `ConfigurationError` for any other URL, and for a text that is rather an incomplete URL or a connection
+    string than a path: it would become the name of a new file.
     """
-    kind, separator, _ = str(database).partition("://") if isinstance(database, str) else ("", "", "")
-    if separator and kind not in ("postgresql", "postgres"):
-        shown = f"{kind}://..."  # the rest may contain a password
-        raise ConfigurationError(f"invalid database {shown!r}: use a postgresql:// URL, or the path of a SQLite file")
-    return bool(separator)
+    if isinstance(database, Path):
+        return False
+    kind, separator, _ = database.partition("://")
+    if separator and kind in ("postgresql", "postgres"):
+        return True
+    if separator or (_NO_PATH.search(database) and not _PATH.match(database)):
+        raise ConfigurationError(
+            f"invalid database {_without_secrets(database)!r}: use a postgresql:// URL, or the path of a SQLite file, "
+            "with ./ before an unusual name"
+        )
+    return False
+
+
+def _without_secrets(database: str) -> str:
+    """Return an invalid database as it may be shown: any part may be a password."""
+    kind, separator, _ = database.partition("://")
+    if separator:
+        return f"{kind}://..."
+    _, at, host = database.rpartition("@")
+    return re.sub(r"(?i)(password\s*=\s*).*", r"\1...", f"...@{host}" if at else database)
 
 
 async def open_store(database: Path | str, *, read_only: bool = False) -> SqlStore:

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from concertino import OPERATOR, MemoryStore, SqliteStore
+from concertino import OPERATOR, MemoryStore, SqliteStore, wiring
 from concertino.cli.fleet_file import read_fleet_file
 from concertino.errors import ConfigurationError
 from concertino.runtime import LocalBell
@@ -97,6 +97,12 @@ def test_invalid_files_are_refused(cli: Cli, tmp_path: Path, text: str, message:
         ("nats = 'nats://:4222'", "invalid nats 'nats:...': it has no host; use a URL, such as "),
         ("nats = 'nats://bus:4222?x'", "invalid nats 'nats:...': it has a query or a fragment; use a URL, such as "),
         ("nats = 'wss://bus:443'", "invalid nats 'wss:...': WebSocket is not supported; use a URL, such as "),
+        ("database = 'postgresql:/w:secret@db/chat'", "invalid database '...@db/chat': use a postgresql:// URL, or "),
+        ("database = 'db.internal:5432/chat'", "invalid database 'db.internal:5432/chat': use a postgresql:// URL"),
+        ("database = 'postgres//w:secret@h/chat'", "invalid database '...@h/chat': use a postgresql:// URL"),
+        ("database = 'host=db dbname=chat'", "invalid database 'host=db dbname=chat': use a postgresql:// URL"),
+        ("database = 'host=db password = secret'", "invalid database 'host=db password = ...': use a "),
+        ("database = 'mysql://ann:secret@host'", "invalid database 'mysql://...': use a postgresql:// URL"),
         ("database = ''", "invalid database '': leave the field out, or use at least one character"),
         ("corpus = 'docs'", "invalid corpus 'docs': use a list"),
         ("targets = ['desk']", "invalid targets: use a table"),
@@ -121,6 +127,9 @@ def test_invalid_files_are_refused(cli: Cli, tmp_path: Path, text: str, message:
         (f"worker.coroutines = {10**30}", f"invalid worker.coroutines {10**30}: use a number of at most 100,000"),
         ("worker.coroutines = '8'", "invalid worker.coroutines '8': use a whole number"),
         ("worker.grace = true", "invalid worker.grace True: use a number"),
+        ("worker.grace = 1e300", "invalid worker.grace 1e+300: use a number of at most 86,400"),
+        ("targets.svc1_ = ['desk']", "invalid targets: invalid target 'svc1_': a target with one consumer is named "),
+        ("targets.svc1_foo = ['desk']", "invalid targets: invalid target 'svc1_foo': a target with one consumer is "),
         ("worker.worker_targets = []", "invalid worker.worker_targets: name at least one"),
         ("worker.worker_targets = ['x']", "invalid worker.worker_targets: unknown target 'x': choose from "),
     ],
@@ -132,6 +141,32 @@ def test_an_invalid_field_is_named_with_its_remedy(tmp_path: Path, text: str, pr
         read_fleet_file(str(path))
     assert str(caught.value).startswith(f"{path}: {problem}")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("command", [("fleet", "run"), ("serve",), ("mcp", "serve")])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "config.toml: the database is missing: use a postgresql:// URL, or the path of a SQLite file"),
+        ("database = 'data/runs.db'", "config.toml: invalid database 'data/runs.db': create the folder data first"),
+    ],
+)
+def test_no_database_is_made_up(cli: Cli, tmp_path: Path, command: tuple[str, ...], text: str, message: str) -> None:
+    (tmp_path / "config.toml").write_text(text)
+    assert_refused(cli(*command, "--config", "config.toml"), message)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('\ufeffdatabase = "runs.db"', "utf-8")
+    assert read_fleet_file(str(path)).database == "runs.db"
+
+
+@pytest.mark.parametrize("name", ["/home/ann@firm/runs.db", "./a=b.db", "~/x:y.db", "C:\\runs@home.db", "runs.db"])
+def test_the_path_of_a_file_may_have_any_characters(name: str) -> None:
+    assert not wiring.is_url(name)
+    assert not wiring.is_url(Path("a=b@c:d.db"))
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,7 @@ async def test_a_single_consumer_keeps_its_target_while_a_slow_start_delays_its_
             return await super().claim_target(*arguments)
 
     vault = Vault(store := Watched())
-    fleet = Fleet(bell=Bell(), targets={"svc1_desks": ["desk", "clerk"]}, takes=["svc1_desks"])
+    fleet = Fleet(bell=Bell(), targets={"svc1_desks_test": ["desk", "clerk"]}, takes=["svc1_desks_test"])
     runtime = joined(Runtime([Desk(), Clerk()], vault, store=store, sweep=NEVER, lease=3.0), fleet)
     runtime._seat.starts._longest = NEVER
     async with runtime:

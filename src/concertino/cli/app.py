@@ -164,7 +164,7 @@ def _mcp() -> None:
 
 
 @mcp.command("serve")
-@takes("app", "corpus", "model", "context", "db")
+@takes("app", "corpus", "model", "context", "db", "config")
 def serve_mcp(
     seconds: Annotated[
         float,

@@ -57,7 +57,7 @@ class WorkerTable(_Table):
     """The targets whose work the process takes."""
     coroutines: int = Field(default=COROUTINES, ge=1, le=_MOST)
     """Most runs that the process has at the same time."""
-    grace: float = Field(default=20.0, ge=0)
+    grace: float = Field(default=20.0, ge=0, le=86_400)
     """Seconds that runs have to end after a signal."""
 
 
@@ -113,13 +113,17 @@ class FleetFile(_Table):
 def read_fleet_file(path: str) -> FleetFile:
     """Return the file at *path*. Raises `ConfigurationError` if it cannot be read or a field is invalid."""
     try:
-        file = FleetFile.model_validate(tomllib.loads(Path(path).read_text("utf-8")))
+        file = FleetFile.model_validate(tomllib.loads(Path(path).read_text("utf-8-sig")))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
     except ValidationError as error:
         raise ConfigurationError(f"{path}: {_problem(error)}") from None
+    try:
+        wiring.is_url(file.database or "")
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
     _check(path, "targets", file.targets, ())
     _check(path, "worker.worker_targets", file.targets, file.worker.worker_targets)
     if "" in file.rate_limits:
@@ -197,8 +201,23 @@ def with_fleet_file(options: Options) -> Options:
     file = read_fleet_file(options.config)
     return dataclasses.replace(
         options,
-        db=options.db or file.database,
+        db=_checked(options.config, options.db or file.database),
         app=options.app or file.app,
         model=options.model or file.model,
         corpus=options.corpus or file.corpus,
     )
+
+
+def _checked(path: str, database: str | None) -> str:
+    """Return the database of a fleet. Raises `ConfigurationError` if it is missing, or its folder is.
+
+    A process on a new file would find no work, and look as if it worked.
+    """
+    if not database:
+        raise ConfigurationError(
+            f"{path}: the database is missing: use a postgresql:// URL, or the path of a SQLite file"
+        )
+    folder = Path(database).expanduser().parent
+    if not wiring.is_url(database) and not folder.is_dir():
+        raise ConfigurationError(f"{path}: invalid database {database!r}: create the folder {folder} first")
+    return database

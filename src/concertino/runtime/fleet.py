@@ -16,7 +16,7 @@ from ..scope import OPERATOR
 from ..storage.base import Store
 from ..storage.call_store import Consumer
 from ..storage.process import process_owner
-from ..targets import called_tool, check_target
+from ..targets import SINGLE, called_tool, check_target
 from ..waits import Wait
 from .bus.base import Bell, wakeup
 from .starts import SHARE, Starts
@@ -27,8 +27,6 @@ GENERIC = "worker_generic"
 """The target of agents that no target names."""
 COROUTINES = 16
 """The default number of runs that a worker has at the same time."""
-SINGLE = "svc1_"
-"""The beginning of the names of targets that have exactly one consumer."""
 
 
 @record(kw_only=True)

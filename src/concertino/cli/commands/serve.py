@@ -6,6 +6,7 @@ import os
 from contextlib import AsyncExitStack
 
 from ...errors import ConfigurationError
+from ...runtime import Runtime
 from ...scope import Scope
 from ...server import FileFolder, create_app, is_loopback, single_user
 from ...server import serve as serve_app
@@ -52,10 +53,7 @@ async def serve(host: str, port: int, grace: float, context: CommandContext) -> 
         )
     async with AsyncExitStack() as stack:
         runtime = await runtime_of(context)
-        if context.options.config is not None:
-            file = read_fleet_file(context.options.config)
-            bell = await stack.enter_async_context(file.bell(context.options))
-            runtime.join(file.fleet(bell, (), runtime.store))  # the workers do the work
+        await join_fleet(runtime, context, stack)
         await stack.enter_async_context(runtime)
         first = runtime.agents[0].name if context.options.app else AGENTS[0]
         app = create_app(
@@ -73,6 +71,14 @@ async def serve(host: str, port: int, grace: float, context: CommandContext) -> 
         )
         await serve_app(app, host=host, port=port, grace=grace, started=lambda url: _announce(url, context))
     return 0
+
+
+async def join_fleet(runtime: Runtime, context: CommandContext, stack: AsyncExitStack) -> None:
+    """Join the fleet of `--config`, if it is given, as a process that only records: the workers do the work."""
+    if context.options.config is not None:
+        file = read_fleet_file(context.options.config)
+        bell = await stack.enter_async_context(file.bell(context.options))
+        runtime.join(file.fleet(bell, (), runtime.store))
 
 
 def _announce(url: str, context: CommandContext) -> None:

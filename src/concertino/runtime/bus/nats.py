@@ -40,9 +40,9 @@ class _PlainClient(Client):
         await super()._process_info(info, initial_connection)
 
     @property
-    def place(self) -> str:
-        """The server that was last tried, without credentials."""
-        server = self._current_server or self._server_pool[-1]  # the one that is tried is the last one
+    def address(self) -> str:
+        """The server of the last attempt, without credentials."""
+        server = self._current_server or self._server_pool[-1]  # an attempt moves its server to the end
         return f"nats {server.uri.hostname}:{server.uri.port}"
 
 
@@ -80,7 +80,7 @@ class NatsBell(RemoteBell):
             elif "permissions violation" in str(error).lower() and not self._is_denied:
                 self._is_denied = True
                 allow = f"allow its user to publish and subscribe to {_SUBJECTS}"
-                log.warning("the bell does not work fully: %s: %s; %s", self._client.place, error, allow)
+                log.warning("the bell does not work fully: %s: %s; %s", self._client.address, error, allow)
 
         async def back() -> None:
             self._is_connected()
@@ -97,7 +97,7 @@ class NatsBell(RemoteBell):
             why = "the server refuses the user or the password; check the credentials in the URL or the options"
         else:
             why = f"{super()._reason(error)}; check the host and the port, and that the server runs"
-        return f"{self._client.place}: {why}"
+        return f"{self._client.address}: {why}"
 
     async def _exchange(self, topics: list[str]) -> None:
         for topic in set(self._calls).difference(self._heard_topics):
