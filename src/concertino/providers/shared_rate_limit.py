@@ -25,7 +25,7 @@ class SharedRateLimit(RateLimit):
 
     A process draws grants from the store for one second at a time: what its requests need, plus as much as the last
     second needed. A pause that the provider asked one process for applies to the others at most a second later. Tenants
-    take turns; one that waits in several processes takes fewer in each, and processes are served in proportion. The
+    take turns, fewer in each process if they wait in several, and processes are served in proportion. The
     grant of a killed process is lost, and its turn ends after two seconds. If the store fails, waiting requests fail
     with its `StorageError`.
 
