@@ -50,6 +50,8 @@ class QuotaGrant:
     """Seconds after which it is worth asking for the others."""
     pauses: Mapping[str, float] = field(default_factory=dict)
     """Seconds that are left of all pauses of the key."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """The weight of each tenant among those of the asker, if it is not 1: less if it waits in other processes, too."""
 
 
 class QuotaStore(Protocol):

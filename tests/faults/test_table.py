@@ -22,6 +22,11 @@ def test_the_page_shows_the_table() -> None:
     assert shown == rows()
 
 
+def test_the_page_counts_the_faults_that_are_injected() -> None:
+    first = PAGE.read_text().split("\n\n")[1]
+    assert f"injects {len({fault.number for fault in FAULTS})} of the matrix's forty faults" in first
+
+
 def test_the_progress_of_many_seeds_is_shown() -> None:
     shown: list[str] = []
     progress = Progress(shown.append, 2)

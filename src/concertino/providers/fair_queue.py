@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """Items by tenant and user. The head is the first item of the tenant, and of its user, whose turn it is."""
+    """Items by tenant and user. The head is the first item of the tenant, and of its user, whose turn it is.
 
-    __slots__ = ("_tenants",)
+    A tenant with less weight than another misses turns.
+    """
+
+    __slots__ = ("_missed", "_rounds", "_tenants")
 
     def __init__(self) -> None:
         self._tenants: OrderedDict[str, OrderedDict[str, deque[T]]] = OrderedDict()
+        self._rounds: dict[str, float] = {}
+        """Rounds per turn of the tenants that have more than one."""
+        self._missed: dict[str, float] = {}
+        """Turns that a tenant has yet to miss. They outlast its items: it may add the next one at once."""
 
     def __bool__(self) -> bool:
         return bool(self._tenants)
@@ -25,7 +32,9 @@ class FairQueue(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         """Yield the items in the order in which `pop` would return them."""
-        return _in_turn(_in_turn(users.values()) for users in self._tenants.values())
+        if not self._rounds and not self._missed:
+            return _in_turn(_in_turn(users.values()) for users in self._tenants.values())
+        return self._weighted()
 
     @property
     def tenants(self) -> list[str]:
@@ -58,7 +67,24 @@ class FairQueue(Generic[T]):
         users.move_to_end(user)
         self._tenants.move_to_end(tenant)
         self._drop_empty(tenant, user)
+        if tenant in self._rounds:
+            self._missed[tenant] = self._missed.get(tenant, 0.0) + self._rounds[tenant] - 1
+        while self._tenants and _misses(self._missed, first := next(iter(self._tenants))):
+            self._tenants.move_to_end(first)
         return item
+
+    def weigh(self, weights: Mapping[str, float]) -> None:
+        """Let tenants take turns in proportion to *weights*; 1 if not named."""
+        most = max([weights.get(tenant, 1.0) for tenant in self._tenants], default=1.0)
+        rounds = {tenant: most / weights.get(tenant, 1.0) for tenant in self._tenants}
+        self._rounds = {tenant: each for tenant, each in rounds.items() if each > 1}
+        self._missed = {tenant: missed for tenant, missed in self._missed.items() if tenant in self._rounds}
+
+    def emptied(self) -> FairQueue[T]:
+        """Return an empty queue with the same weights."""
+        queue = FairQueue[T]()
+        queue._rounds, queue._missed = self._rounds, self._missed
+        return queue
 
     def remove(self, tenant: str, user: str, item: T) -> None:
         """Remove an item, if it is in the queue."""
@@ -68,12 +94,35 @@ class FairQueue(Generic[T]):
             queue.remove(item)
             self._drop_empty(tenant, user)
 
+    def _weighted(self) -> Iterator[T]:
+        pending = deque((tenant, _in_turn(users.values())) for tenant, users in self._tenants.items())
+        missed, first = dict(self._missed), True  # the head has its turn, whatever it has yet to miss
+        while pending:
+            tenant, items = pending.popleft()
+            if first or not _misses(missed, tenant):
+                first = False
+                for item in items:
+                    yield item
+                    missed[tenant] = missed.get(tenant, 0.0) + self._rounds.get(tenant, 1.0) - 1
+                    break
+                else:
+                    continue
+            pending.append((tenant, items))
+
     def _drop_empty(self, tenant: str, user: str) -> None:
         users = self._tenants[tenant]
         if not users[user]:
             del users[user]
             if not users:
                 del self._tenants[tenant]
+
+
+def _misses(missed: dict[str, float], tenant: str) -> bool:
+    """Tell whether *tenant* misses this turn, and count it."""
+    if missed.get(tenant, 0.0) < 1 - 1e-9:
+        return False
+    missed[tenant] -= 1
+    return True
 
 
 def _in_turn(sources: Iterable[Iterable[T]]) -> Iterator[T]:

@@ -125,7 +125,7 @@ class RateLimit:
 
     def _refuse(self, refusal: Callable[[Admission], Exception | None]) -> None:
         """End the waits for which *refusal* returns an error."""
-        kept = FairQueue[Admission]()
+        kept = self._queue.emptied()
         for tenant, user, admission in self._queue.items():
             if (error := refusal(admission)) is None:
                 kept.add(tenant, user, admission)

@@ -25,9 +25,9 @@ class SharedRateLimit(RateLimit):
 
     A process draws grants from the store for one second at a time: what its requests need, plus as much as the last
     second needed. A pause that the provider asked one process for applies to the others at most a second later. Tenants
-    take turns in each process, and processes are served in proportion to the tenants that wait in them. The grant of a
-    killed process is lost, and its turn ends after two seconds. If the store fails, waiting requests fail with its
-    `StorageError`.
+    take turns, fewer in each process if they wait in several, and processes are served in proportion. The
+    grant of a killed process is lost, and its turn ends after two seconds. If the store fails, waiting requests fail
+    with its `StorageError`.
 
     *max_concurrent* limits this process only. All processes must set the same limits. Raises `ConfigurationError` as
     `RateLimit` does, and for an empty key.
@@ -139,6 +139,7 @@ class SharedRateLimit(RateLimit):
             if problem is None:
                 # Counted from before the exchange: the store's slice began later, so it does not end earlier.
                 self._until, self._held = sent + SLICE, (grant.requests, grant.tokens)
+                self._queue.weigh(grant.weights)
                 self._pause(dict(grant.pauses), now)
             else:
                 self._refuse(lambda _: self._failure(problem))

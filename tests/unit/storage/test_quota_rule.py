@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from concertino import OPERATOR, MemoryStore
+from concertino.providers.fair_queue import FairQueue
 from concertino.quotas import SLICE, QuotaDemand, QuotaGrant
 from concertino.storage.sql.quotas import TURN, Quota, Share, exchange
 
@@ -250,3 +252,24 @@ def test_a_debt_is_at_most_a_minutes_quota() -> None:
     key.ask("a", correction=-(10**12))
     key.now += 61.0
     assert key.ask("a", 5).requests == 1
+
+
+@pytest.mark.parametrize("processes", [1, 2, 4, 10])
+def test_a_tenant_that_waits_in_one_process_is_served_as_much_as_one_that_waits_in_all(processes: int) -> None:
+    key, served = Key(600, None), Counter[str]()
+    queues = [FairQueue[str]() for _ in range(processes)]
+    for step in range(1_200 * processes):
+        key.now += 0.05 / processes
+        number = step % processes
+        queue, tenants = queues[number], ("everywhere", "once")[: 2 if number == 0 else 1]
+        waiting = Counter(queue)
+        for tenant in tenants:
+            for _ in range(20 - waiting[tenant]):
+                queue.add(tenant, "user", tenant)
+        grant = key.ask(str(number), *[1] * len(queue), tenants=tuple(queue.tenants))
+        queue.weigh(grant.weights)
+        in_order = list(queue)[: grant.requests]
+        popped = [queue.pop() for _ in range(grant.requests)]
+        assert in_order == popped
+        served.update(popped)
+    assert served["once"] >= 0.45 * served.total(), served

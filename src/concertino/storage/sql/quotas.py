@@ -116,7 +116,8 @@ def exchange(quota: Quota, shares: Sequence[Share], demand: QuotaDemand, now: fl
     others.sort(key=lambda share: share.served)
     tenants = tuple([blake2s(name.encode(), digest_size=6).hexdigest() for name in demand.tenants])
     elsewhere = Counter(tenant for share in others for tenant in share.tenants)
-    weight = sum([1 / (1 + elsewhere[tenant]) for tenant in tenants]) or 1.0
+    weights = [1 / (1 + elsewhere[tenant]) for tenant in tenants]
+    weight = sum(weights) or 1.0
     served = 0.0 if own is None else own.served
     if others and (own is None or not own.requests):  # it joins those who wait
         served = max(served, others[0].served)
@@ -139,6 +140,7 @@ def exchange(quota: Quota, shares: Sequence[Share], demand: QuotaDemand, now: fl
             tokens=tokens,
             wait=min(delay, SLICE / 2) if left else 0.0,
             pauses={model: until - now for model, until in pauses.items()},
+            weights={name: each for name, each in zip(demand.tenants, weights, strict=True) if each < 1},
         ),
         Quota(requests=bucket.available[0], tokens=bucket.available[1], refilled=now, pauses=pauses),
         Share(

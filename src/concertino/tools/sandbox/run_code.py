@@ -23,7 +23,8 @@ class RunCode(Tool):
     """Runs Python or shell code in a subprocess within *limits*, in a folder that is removed after the call.
 
     Its calls run in the processes of the target `sandbox`, or of another *target*, which need `Runtime([RunCode()])`.
-    The code has the permissions of that process, so run the process on its own machine or in a container.
+    The code has the permissions of that process, also for Unix sockets in the file system, and its limits of CPU and
+    memory apply to each process that it starts. So run the target on its own machine or in a container.
     """
 
     name = RUN_CODE

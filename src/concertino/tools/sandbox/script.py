@@ -35,13 +35,14 @@ class ScriptLimits:
     """Seconds after which it is killed with the processes that it has started. With `network`, a process that leaves
     its process group can outlive it."""
     cpu_seconds: int = 30
+    """CPU time of each process. The number of processes is not limited."""
     megabytes: int = 2_000
     """Address space of each process."""
     file_megabytes: int = 100
     """Size of each file that it writes, its output included."""
     network: bool = False
     """Whether it may use the network. If not, it runs in its own network namespace; on a machine whose kernel allows
-    none, scripts are refused."""
+    none, scripts are refused. Unix sockets in the file system are not part of it: their permissions decide."""
 
     def __post_init__(self) -> None:
         for name in ("seconds", "cpu_seconds", "megabytes", "file_megabytes"):
