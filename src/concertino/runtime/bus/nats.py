@@ -32,7 +32,7 @@ class _PlainClient(Client):
         """Refuse a server without TLS before the client answers: nats-py uses TLS only if the server requires it."""
         server = self._current_server
         wanted = self.options.get("tls") is not None or (server is not None and server.uri.scheme == "tls")
-        if initial_connection and wanted and not (info.get("tls_required") or self.options["tls_handshake_first"]):
+        if initial_connection and wanted and not (info.get("tls_required") or self.options.get("tls_handshake_first")):
             raise _NoTlsError(
                 "the server does not require TLS, so no credentials were sent: "
                 "enable TLS in the server, or use a nats:// URL without `tls` if the network is trusted"
