@@ -102,6 +102,26 @@ async def test_a_migration_that_fails_leaves_the_version_before(url: str, schema
         await start_tree(store)
 
 
+async def test_others_go_on_while_a_migration_waits_for_a_long_transaction(
+    url: str, schema: str, newest: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with await PostgresStore.open(url, schema=schema) as store:
+        tree = await start_tree(store)
+        newest(*ALL, "ALTER TABLE runs ADD COLUMN more INT")
+        with psycopg.connect(url, options=f"-c search_path={schema}") as reader:
+            reader.execute("SELECT 1 FROM runs")  # as a backup does
+            opening = asyncio.create_task(PostgresStore.open(url, schema=schema))
+            waits = f"waits for transactions of process {reader.info.backend_pid} of postgres"
+            while waits not in caplog.text:  # noqa: ASYNC110 - nobody tells of a line in the log
+                await asyncio.sleep(0.01)
+            for number in range(3):
+                await tree.append(messages=[whole(str(number))])
+                assert await store.run(OPERATOR, "r1") is not None
+            assert not opening.done()
+        async with await opening as newer:
+            assert await newer.run(OPERATOR, "r1") is not None
+
+
 async def test_a_migration_that_a_deadlock_ends_is_tried_again(url: str, schema: str, newest: Any) -> None:
     """As processes of the version before cause it, which work meanwhile."""
     async with await PostgresStore.open(url, schema=schema) as older:

@@ -11,9 +11,10 @@ import pytest
 
 from concertino import OPERATOR, AgentConfig, Budget, Resources, Runtime, Scope, TenantScope
 from concertino.errors import DatabaseVersionError, StorageError
-from concertino.storage import PostgresStore
+from concertino.storage import KeyDatabase, PostgresStore
 from concertino.storage.postgres import schema as schemas
 from concertino.testing import ScriptedModel
+from concertino.testing.store_suite.kit import SCOPE, start_tree, whole
 
 from .server import Server
 
@@ -59,6 +60,22 @@ async def test_a_worker_needs_no_right_to_change_the_schema(url: str) -> None:
         for statement in ("DROP TABLE concertino.runs", "CREATE TABLE concertino.more ()", "CREATE SCHEMA more"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(statement)
+
+
+async def test_a_worker_needs_no_right_to_create_the_tables_of_keys(server: Server) -> None:
+    url, master = server.database(), bytes(32)
+    await (await PostgresStore.open(url, keys=KeyDatabase(url, master))).close()
+    with psycopg.connect(url, autocommit=True) as owner:
+        owner.execute(statements("chat_keys"))
+        try:
+            keys = KeyDatabase(url.replace("postgres@", "chat_keys@"), master)
+            async with await PostgresStore.open(url, keys=keys) as store:
+                tree = await start_tree(store)
+                await tree.append(messages=[whole("hello")])
+                assert (await store.erase(SCOPE, force=True)).runs == 1
+        finally:
+            owner.execute("DROP OWNED BY chat_keys")
+            owner.execute("DROP ROLE chat_keys")
 
 
 async def test_a_worker_of_a_newer_version_waits_for_the_owner(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

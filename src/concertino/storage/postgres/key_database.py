@@ -22,6 +22,9 @@ T = TypeVar("T")
 
 _PAUSE = 0.05
 
+_TABLES = "SELECT to_regclass('key_store') UNION SELECT to_regclass('keys')"
+"""Looks for the tables, which a role may use without the right to create them."""
+
 
 class KeyDatabase(SqlKeyStore):
     """`KeyStore` in *schema* of the database at *url*, which is created if it is missing.
@@ -70,13 +73,15 @@ class KeyDatabase(SqlKeyStore):
     def _connect(self) -> psycopg.Connection[Any]:
         made = WatchedConnection.connect(self._conninfo, autocommit=True)
         made.silence = self._patience + 1
-        if not self._ready:
+        if not self._ready and (None,) in made.execute(
+            "SELECT to_regclass('key_store') UNION SELECT to_regclass('keys')"
+        ):
             with made.transaction():
                 made.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (self._schema,))
                 made.execute(text_of.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(text_of.Identifier(self._schema)))
                 for statement in SCHEMA:
                     made.execute(statement.format(blob="BYTEA"))
-            self._ready = True
+        self._ready = True
         return made
 
     def _execute(self, sql: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import re
 import time
@@ -15,11 +16,23 @@ from psycopg import sql
 from ...ids import token
 from .errors import foreign, newer, outdated
 
+log = logging.getLogger("concertino")
+
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _LOCK = 0x434E4354
 """Key of the advisory lock ("CNCT") under which one process migrates while the others wait."""
 _TRIES = 50
 """Attempts at a migration that ends in deadlocks."""
+_REPORTED = (1, 10, 60)
+"""The waits of a migration that are reported, and each multiple of the last."""
+_HOLDERS = """
+    SELECT DISTINCT a.pid, a.usename FROM pg_locks AS l
+    JOIN pg_class AS c ON c.oid = l.relation JOIN pg_stat_activity AS a ON a.pid = l.pid
+    WHERE l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND l.granted
+        AND c.relnamespace = to_regnamespace(%s) AND l.pid <> pg_backend_pid()
+    ORDER BY a.pid LIMIT 5
+"""
+"""The sessions with locks on tables of a schema."""
 
 
 @cache
@@ -57,25 +70,40 @@ def migrate(connection: psycopg.Connection[Any], schema: str, name: str) -> None
 
 
 def _apply(connection: psycopg.Connection[Any], schema: str, number: int, text: str) -> None:
-    for tries in range(1, _TRIES + 1):
+    deadlocks, waits = 0, 0
+    while True:
         try:
-            _apply_once(connection, schema, number, text)
+            return _apply_once(connection, schema, number, text)
         except psycopg.errors.DeadlockDetected:  # processes at work lock the tables in other orders than a migration
-            if tries == _TRIES:
+            if (deadlocks := deadlocks + 1) == _TRIES:
                 raise
-            time.sleep(min(0.01 * 2**tries, 1.0) * random.random())  # noqa: S311 - to meet other transactions
-        else:
-            return
+            longest = 0.01 * 2**deadlocks
+        except psycopg.errors.LockNotAvailable:
+            if (waits := waits + 1) in _REPORTED or waits % _REPORTED[-1] == 0:
+                _report_wait(connection, schema, number)
+            longest = 1.0
+        time.sleep(min(longest, 1.0) * random.random())  # noqa: S311 - to meet other transactions
 
 
 def _apply_once(connection: psycopg.Connection[Any], schema: str, number: int, text: str) -> None:
     with connection.transaction():
+        # Whoever needs the same table waits behind a migration that waits for a long transaction, such as a backup's.
+        connection.execute("SET LOCAL lock_timeout = '1s'")
         if number == 1:
             connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
         connection.execute(text)
         if number == 1:
             connection.execute("INSERT INTO identity (id, version) VALUES (%s, 0)", (token(),))
         connection.execute("UPDATE identity SET version = %s", (number,))
+
+
+def _report_wait(connection: psycopg.Connection[Any], schema: str, number: int) -> None:
+    holders = connection.execute(_HOLDERS, (schema,)).fetchall()
+    shown = ", ".join(f"process {pid} of {role}" for pid, role in holders) or "processes that have ended meanwhile"
+    log.warning(
+        "version %d of the schema %s waits for transactions of %s: let them end, or end them by pg_terminate_backend",
+        number, schema, shown,
+    )  # fmt: skip
 
 
 def _version(connection: psycopg.Connection[Any], schema: str) -> int | None:
