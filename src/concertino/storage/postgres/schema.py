@@ -87,7 +87,7 @@ def _apply(connection: psycopg.Connection[Any], schema: str, number: int, text: 
 
 def _apply_once(connection: psycopg.Connection[Any], schema: str, number: int, text: str) -> None:
     with connection.transaction():
-        # Whoever needs the same table waits behind a migration that waits for a long transaction, such as a backup's.
+        # A long transaction, such as that of a backup, would else make all others wait behind the migration.
         connection.execute("SET LOCAL lock_timeout = '1s'")
         if number == 1:
             connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
