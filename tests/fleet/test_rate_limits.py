@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -189,6 +190,18 @@ async def test_requests_that_arrive_one_by_one_share_an_exchange() -> None:
     for n in range(200):
         await go(limit, str(n), [])
     assert store.asked < 100, "a grant covers as many as the one before it"
+    await store.close()
+
+
+async def test_a_tenant_that_waits_in_other_processes_too_misses_turns() -> None:
+    class Weighing(MemoryStore):
+        async def draw_quota(self, *arguments: Any) -> Any:
+            return replace(await super().draw_quota(*arguments), weights={"a": 0.25})
+
+    order, store = list[str](), Weighing()
+    limit = SharedRateLimit(store, "key", requests_per_minute=60_000)
+    await asyncio.gather(*(go(limit, tenant, order, tenant=tenant) for tenant in "aaaabbbb"))
+    assert order[:5] == ["a", "b", "b", "b", "b"]
     await store.close()
 
 
