@@ -130,9 +130,9 @@ def read_fleet_file(path: str) -> FleetFile:
         raise ConfigurationError(f"{path}: invalid rate_limits '': use the name of a provider")
     if file.nats is not None:
         problem = next(filter(None, (_problem_of_nats(url.strip()) for url in file.nats.split(","))), "")
-        head, _, _ = file.nats.partition("//")
-        shown = head.rpartition("@")[2][:20]  # the rest may contain a password
         if problem:
+            head, _, _ = file.nats.partition("//")
+            shown = head.rpartition("@")[2][:20]  # the rest may contain a password
             raise ConfigurationError(f"{path}: invalid nats '{shown}...': {problem}")
     return file
 
