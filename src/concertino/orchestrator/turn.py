@@ -116,7 +116,7 @@ class TurnRunner:
             self._plan(turn, calls, turn.calls)
             assert run.tree.store is not None
             assert run.tree.claim is not None
-            await _restore(run, calls, run.tree.store, sure=run.tree.claim.sure)
+            await _restore(run, calls, opened, run.tree.store, sure=run.tree.claim.sure)
             outcome = await self._run_calls(turn.calls, outcome)
         return outcome if isinstance(outcome, Suspend) else await self._account(turn.calls, outcome)
 
@@ -452,10 +452,10 @@ def _known(turn: Turn, registry: ToolRegistry) -> Turn:
     return replace(turn, message=known_calls(turn.message, registry), calls=calls)
 
 
-async def _restore(run: RunSession, calls: ToolCalls, store: Store, *, sure: bool) -> None:
+async def _restore(run: RunSession, calls: ToolCalls, opened: OpenTurn, store: Store, *, sure: bool) -> None:
     """Give each call of a resumed turn its stored operation, and the answer that arrived meanwhile."""
-    operations = {o.key: o for o in await store.operations(run.scope, run_id=run.id) if o.kind == "tool_call"}
-    waits = list(await store.waits(run.scope, run_id=run.id, open=False, limit=10_000))
+    operations = {each.key: each for each in opened.operations if each.kind == "tool_call"}
+    waits = list(opened.waits)
     known = {wait.key for wait in waits}
     for key, operation in operations.items():
         if operation.state in ENDED and operation.outcome is None and key not in known:

@@ -14,6 +14,7 @@ from ...context_state import ContextState
 from ...errors import ConfigurationError, DamagedDataError, ErasedError, RunStateError, StorageError
 from ...events import StopReceipt
 from ...messages import AssistantMessage, Media, Message, SystemMessage, ToolCall, ToolSpec, UserMessage
+from ...operations import Operation
 from ...providers.base import ModelRequest, OutputSchema
 from ...records import record
 from ...scope import AnyScope
@@ -23,6 +24,7 @@ from ...token_engine.edits import Edit, Summarize, decode_edits
 from ...token_engine.view import View
 from ...unread_messages import UNREAD, has_unread
 from ...usage import UsageRecord
+from ...waits import Wait
 from ..outcome import CONTINUE, Finish, StepOutcome
 from ..run_state import RunState
 from .entries import (
@@ -117,6 +119,9 @@ class OpenTurn:
     """How the turn ends, as far as the answer alone decides it."""
     added_before: int
     """The number of messages that the run had added before the answer."""
+    operations: Sequence[Operation] = ()
+    """The run's operations, as stored, and its waits, which are not older: an answer may have come in between."""
+    waits: Sequence[Wait] = ()
 
 
 @record(frozen=False)
@@ -416,9 +421,8 @@ def replay(journal: StoredJournal, before_step: int | None = None) -> Replay:
         if before_step is not None and step.step == before_step and isinstance(step.entry, ModelRequested):
             return found
     if before_step is not None:
-        raise RunStateError(
-            f"run {journal.run.start.run_id} has no step {before_step}; choose one from 1 to {found.state.step}"
-        )
+        run_id, last = journal.run.start.run_id, found.state.step
+        raise RunStateError(f"run {run_id} has no step {before_step}; choose one from 1 to {last}")
     return found
 
 
@@ -435,8 +439,7 @@ async def load_replay(
 ) -> Replay | None:
     """Return the state of a run, read from its last snapshot on if that can be used; None if the run is unknown.
 
-    A *journal* that was read so is not read again.
-    Messages out of view are not read then; `UNREAD` stands for them. Raises `ErasedError`, `StorageError`.
+    A *journal* read so is kept. `UNREAD` stands for messages out of view. Raises `ErasedError`, `StorageError`.
     """
     journal = journal or await store.load(scope, run_id, from_snapshot=True)
     if journal is not None and journal.snapshot and journal.run.end is None:
