@@ -11,7 +11,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context
-from itertools import count
 from queue import SimpleQueue
 from typing import Any
 
@@ -22,14 +21,13 @@ from psycopg.pq.abc import PGconn, PGresult
 from pydantic_core import from_json
 
 from ..sql.jobs import Job
-from .session import PostgresSession
+from .session import PostgresSession, new_name
 from .single_trip import UNUSUAL, Call
 
 _NOT_PREPARED = "26000"
 """SQLSTATE of an unknown prepared statement: psycopg deallocates all of them after a rollback."""
 _PAUSE = 0.1
 """Seconds between two checks whether the event loop of another thread still runs."""
-_numbers = count()
 
 
 class Strand:
@@ -157,7 +155,7 @@ class Lane:
         # It may fail, so it comes before anything is sent.
         arguments = [None if text is None else text.encode() for text in call.arguments]
         if name is None:
-            self._unprepared = b"call_%d" % next(_numbers)
+            self._unprepared = new_name()
             pgconn.send_prepare(self._unprepared, call.sql.encode())
         else:
             self._unprepared = None
