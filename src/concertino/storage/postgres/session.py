@@ -24,7 +24,7 @@ from ...errors import StorageError
 from ...scope import OPERATOR, AnyScope
 from ..sql.session import Cursor
 from ..sql.statements import kind_of, limited, read_statements, shared_queries
-from .single_trip import Call
+from .single_trip import Call, joined
 
 if TYPE_CHECKING:
     from .sealer import Sealer
@@ -72,6 +72,17 @@ def numbered(sql: str) -> tuple[str, tuple[str, ...]]:
 def new_name() -> bytes:
     """Return the name of a statement to be prepared."""
     return b"call_%d" % next(_numbers)
+
+
+def encoded(calls: Sequence[Call]) -> list[bytes | None]:
+    """Return the arguments of *calls*. Raises `UnicodeError` for half of a surrogate pair."""
+    return [None if text is None else text.encode() for call in calls for text in call.arguments]
+
+
+def values_of(result: PGresult) -> list[Any]:
+    """Return the JSON values of functions; None of one that has done nothing."""
+    found = [result.get_value(0, column) for column in range(result.nfields)]
+    return [None if value is None else from_json(value) for value in found]
 
 
 def _answer(connection: psycopg.Connection[Any]) -> PGresult:
@@ -173,17 +184,17 @@ class PostgresSession:
             parameters = [parameters[name] for name in names]
         return StatementCursor(self.connection, row_factory=named_rows).execute(sql, parameters)
 
-    def call(self, call: Call) -> Any:
-        """Return the result of a function, called in a transaction of its own; None if it has done nothing."""
-        arguments = [None if text is None else text.encode() for text in call.arguments]
+    def call(self, calls: Sequence[Call]) -> list[Any]:
+        """Return the values of functions, called in a transaction of their own; None of one that has done nothing."""
+        sql, arguments = joined(tuple([call.sql for call in calls])), encoded(calls)
         try:
-            return self._called(call.sql, arguments)
+            return self._called(sql, arguments)
         except InvalidSqlStatementName:  # psycopg deallocates all statements after a rollback
             self.prepared.clear()
-            return self._called(call.sql, arguments)
+            return self._called(sql, arguments)
 
-    def _called(self, sql: str, arguments: Sequence[bytes | None]) -> Any:
-        """Return the value of *sql*, without a cursor, which would cost more CPU than the call."""
+    def _called(self, sql: str, arguments: Sequence[bytes | None]) -> list[Any]:
+        """Return the values of *sql*, without a cursor, which would cost more CPU than the call."""
         connection = self.connection
         if (name := self.prepared.get(sql)) is None:
             name = new_name()
@@ -191,8 +202,7 @@ class PostgresSession:
             _answer(connection)
             self.prepared[sql] = name
         connection.pgconn.send_query_prepared(name, arguments)
-        value = _answer(connection).get_value(0, 0)
-        return None if value is None else from_json(value)
+        return values_of(_answer(connection))
 
     def now(self) -> float:
         """Return the time of the database: that of the transaction's begin, or else the current one."""
