@@ -152,21 +152,17 @@ class PooledConnection:
 
     def _free_lane(self, job: Job) -> Lane | None:
         """Take a free session for *job*, if there is one; with the lock."""
-        for lanes in (self._watched, self._free) if self._is_direct(job) else (self._free, self._watched):
+        for lanes in (self._watched, self._free) if _is_direct(job, self._sealer) else (self._free, self._watched):
             for index in reversed(range(len(lanes))):
                 if lanes[index].serves(job.loop):
                     return lanes.pop(index)
         # Another event loop may be busy: take its session only if no new one can be made.
         return self._watched.pop() if self._watched and len(self._threads) == self._most else None
 
-    def _is_direct(self, job: Job) -> bool:
-        """Return whether the event loop may do *job* itself: to seal content may take a while."""
-        return self._sealer is None and type(job.work) in DIRECT
-
     def _begin(self, lane: Lane, strand: Strand) -> None:
         """Send the call of the first job of *strand*, or else let the thread do the jobs."""
         job = strand.jobs[0]
-        if self._is_direct(job) and job.loop is running_loop():
+        if _is_direct(job, self._sealer) and job.loop is running_loop():
             assert isinstance(job.work, Write)
             with suppress(Exception):  # a value that cannot be encoded, for one: the thread reports it
                 calls = calls_of([each.work for each in islice(strand.jobs, 2) if each.loop is job.loop])
@@ -233,7 +229,8 @@ class PooledConnection:
         while (strand := self._next(lane)) is not None:
             calls, error = strand.calls, strand.error
             strand.calls, strand.error = (), None
-            jobs = self._taken(strand)
+            with self._lock:
+                jobs = strand.take(MAX_BATCH)
             outcomes = self._attempts.outcomes(session, [job.work for job in jobs], calls, error)
             for job, outcome in zip(jobs, outcomes, strict=True):
                 job.outcome = outcome
@@ -261,10 +258,6 @@ class PooledConnection:
                 lane.take_over()
                 return strand
             self._rescue()  # an event loop does not announce its end
-
-    def _taken(self, strand: Strand) -> list[Job]:
-        with self._lock:
-            return [strand.jobs.popleft() for _ in range(min(len(strand.jobs), MAX_BATCH))]
 
     def _put_back(self, strand: Strand) -> None:
         """Queue *strand* if it has more jobs, or else end it; with the lock."""
@@ -304,6 +297,11 @@ class PooledConnection:
         self._begin_closing()
         for thread in tuple(self._threads):
             thread.join()
+
+
+def _is_direct(job: Job, sealer: Sealer | None) -> bool:
+    """Return whether the event loop may do *job* itself: to seal content may take a while."""
+    return sealer is None and type(job.work) in DIRECT
 
 
 def _called(work: Callable[..., T], arguments: Any, options: Any, session: PostgresSession) -> T:

@@ -42,6 +42,10 @@ class Strand:
         self.error: psycopg.Error | None = None
         """The error of the first call."""
 
+    def take(self, most: int) -> list[Job]:
+        """Remove and return the first jobs, at *most* so many."""
+        return [self.jobs.popleft() for _ in range(min(len(self.jobs), most))]
+
 
 class Lane:
     """A session with its thread. An event loop may use it instead, and then watches the connection."""
@@ -198,7 +202,7 @@ class Lane:
         return True
 
     def _values(self, strand: Strand) -> list[Any] | None:
-        """Return the values of the functions, None of one that has done nothing; None if the statement has failed."""
+        """Return the values of the functions, or None if the statement has failed. None stands for nothing done."""
         answer = self._answer
         assert answer is not None
         if answer.status != pq.ExecStatus.TUPLES_OK:
