@@ -162,7 +162,7 @@ class Seat:
         await self.renew()
         for target in self._single():
             if target not in self._held:
-                holder = await self._store.claim_target(OPERATOR, target, self._owner, self._lease)
+                holder = await self._claim_target(target)
                 await self.leave_targets()
                 raise ConfigurationError(
                     f"target {target!r} has a consumer, {holder!r}: stop that process, or wait {self._lease:g} s after "
@@ -176,7 +176,7 @@ class Seat:
             now = loop.time()
             if self._held.get(target, 0.0) - now > self._lease * 2 / 3:
                 continue
-            holder = await self._store.claim_target(OPERATOR, target, self._owner, self._lease)
+            holder = await self._claim_target(target)
             if holder == self._owner:
                 self._held[target] = now + self._lease
             elif self._held.pop(target, None) is not None:
@@ -200,8 +200,13 @@ class Seat:
                 await asyncio.wait_for(ended.wait(), self._lease / 3)
             for target in () if ended.is_set() else tuple(self._held):
                 with suppress(ConcertinoError):  # the next attempt may succeed
-                    if await self._store.claim_target(OPERATOR, target, self._owner, self._lease) != self._owner:
+                    if await self._claim_target(target) != self._owner:
                         self._held.pop(target, None)
+
+    async def _claim_target(self, target: str) -> str:
+        """Become or stay the consumer of *target*, unless another process is. Return the owner of the target now."""
+        agents = () if self.fleet is None else self.fleet.targets.get(target, ())
+        return await self._store.claim_target(OPERATOR, target, self._owner, self._lease, agents)
 
     async def leave_targets(self) -> None:
         """Let other processes be the consumer of targets that have only one."""

@@ -63,10 +63,13 @@ class CallStore(Protocol):
         """Let any process take a claimed call after *seconds*, unless it has an answer or a run by then."""
         ...
 
-    async def claim_target(self, scope: Operator, target: str, owner: str, seconds: float) -> str:
-        """Make *owner* the only consumer of *target* for *seconds*, or longer if it is that already.
+    async def claim_target(
+        self, scope: Operator, target: str, owner: str, seconds: float, agents: Collection[str] = ()
+    ) -> str:
+        """Make *owner* the only consumer of *target*, which has *agents*, for *seconds*, or longer if it is already.
 
-        Return the owner of the target now: another one whose lease has not ended keeps it.
+        Return the owner of the target now: another one whose lease has not ended keeps it. Until the lease ends, claims
+        of all others leave out the work of *agents*, calls of the target, and runs that call its tools.
         """
         ...
 

@@ -142,9 +142,11 @@ class SqlCalls:
         """Let any process take a claimed call after *seconds*."""
         await self._connection.write(WriteCall(calls.postpone_call, scope, call, seconds))
 
-    async def claim_target(self, scope: Operator, target: str, owner: str, seconds: float) -> str:
+    async def claim_target(
+        self, scope: Operator, target: str, owner: str, seconds: float, agents: Collection[str] = ()
+    ) -> str:
         """Make *owner* the only consumer of *target*, unless it has one. Return the owner of the target now."""
-        return await self._connection.write(WriteCall(calls.claim_target, scope, target, owner, seconds))
+        return await self._connection.write(WriteCall(calls.claim_target, scope, target, owner, seconds, agents))
 
     async def leave_target(self, scope: Operator, target: str, owner: str) -> None:
         """End the lease of *owner* on *target*."""
