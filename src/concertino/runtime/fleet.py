@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field
+from functools import partial
 
 from ..errors import ConcertinoError, ConfigurationError
 from ..number_checks import check_whole
@@ -217,12 +218,13 @@ class Seat:
     def _single(self) -> list[str]:
         return [] if self.fleet is None else [each for each in self.fleet.takes if each.startswith(SINGLE)]
 
-    def take(self, wake: Callable[[], None]) -> None:
-        """Let *wake* be called when work of this process is due."""
+    def take(self, wake: Callable[..., None]) -> None:
+        """Let *wake* be called when work of this process is due; with `rung=True`, if a bell says so."""
         self._left, self.starts.ended_late = False, wake
         if self.fleet is not None:
             self.starts.most_slow = max(1, self.fleet.coroutines // SHARE)
-            self._ends += [self.fleet.bell.listen(wakeup(target), wake) for target in self.fleet.takes]
+            ring = partial(wake, rung=True)
+            self._ends += [self.fleet.bell.listen(wakeup(target), ring) for target in self.fleet.takes]
 
     def leave(self) -> None:
         """Take no more work."""
