@@ -201,11 +201,14 @@ async def test_a_process_that_does_not_know_the_target_takes_none_of_its_work(ta
         trees = {name: await start_tree(store, name, agent=name) for name in ("control", f"tool:{TARGET}:dig")}
         for tree in trees.values():
             await store.release(tree.claim)
+        await start_tree(store, "tried", agent="control", seconds=0.0)
+        await store.claim(OPERATOR, "tried", "dead", 0.0)
         await (await start_tree(store)).append("suspended", waits=[wait(kind="result", target=TARGET, task="{}")])
         await store.open_conversation(CARLA, "c1", "control")
         await store.queue_turn(CARLA, "c1", queued("q1"), when="always")
         await other.look()
-        assert [run for run in await store.runs(OPERATOR) if run.start.run_id in trees and run.epoch > 1] == []
+        touched = {run.start.run_id: (run.epoch, run.reason) for run in await store.runs(OPERATOR)}
+        assert touched == {**dict.fromkeys(trees, (1, "")), "tried": (2, ""), "r1": (1, "")}
         assert (await store.turn(CARLA, "c1", "q1")).state == "queued"
         me = holder.consumer()
         assert len(await store.claim_due(OPERATOR, "me", 60.0, consumer=me)) == len(trees)

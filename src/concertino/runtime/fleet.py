@@ -219,7 +219,7 @@ class Seat:
         return [] if self.fleet is None else [each for each in self.fleet.takes if each.startswith(SINGLE)]
 
     def take(self, wake: Callable[..., None]) -> None:
-        """Let *wake* be called when work of this process is due; with `rung=True`, if a bell says so."""
+        """Let *wake* be called when work of this process is due; with `rung=True`, at a ring of the bell."""
         self._left, self.starts.ended_late = False, wake
         if self.fleet is not None:
             self.starts.most_slow = max(1, self.fleet.coroutines // SHARE)

@@ -34,7 +34,7 @@ sooner, and none of the three waits for all of another."""
 _HEAD_START = 0.02
 """Seconds for which other work waits after a bell, so that it delays no answer of the run that was resumed."""
 _QUIET = 0.02
-"""Seconds from a look for a ring that found nothing to the next one: in a busy fleet, another worker is often faster."""
+"""Seconds from a look for a ring that found nothing to the next: in a busy fleet, another worker is often faster."""
 LONGEST = 300.0
 """Most seconds before a run or a turn is tried again that got no resources, such as a model of its tenant."""
 
@@ -133,7 +133,7 @@ class Watchdog:
         self.wake()
 
     def wake(self, *, rung: bool = False) -> None:
-        """Let the task look at once; for a ring, `_QUIET` after a look for another one that found nothing."""
+        """Let the task look at once; for a ring, not before `_QUIET` has passed if the last ring brought nothing."""
         if not rung:
             self._urgent.set()
         self._woken.set()
@@ -167,7 +167,8 @@ class Watchdog:
 
     async def _look_closer(self, owner: str) -> bool:
         """Take doubtful trees one by one, and stop runs. Return whether other trees are due."""
-        due = await self._store.due(OPERATOR, agents=self._seat.agents(), owner=owner)
+        agents, consumer = self._seat.agents(), self._seat.consumer()
+        due = await self._store.due(OPERATOR, agents=agents, owner=owner, consumer=consumer)
         self._request_stops(due)
         for root_id in due.doubtful:
             if self._stopped.is_set():

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ..records import record
 from ..scope import Operator
-from .types import Claim, ClaimedCall
+from .types import Claim, ClaimedCall, Due
 
 
 @record(kw_only=True)
@@ -20,6 +20,22 @@ class Consumer:
 
 class CallStore(Protocol):
     """Due trees, calls that the processes of a target answer, and targets with a single consumer."""
+
+    async def due(
+        self,
+        scope: Operator,
+        limit: int = 50,
+        agents: Collection[str] | None = None,
+        *,
+        owner: str = "",
+        consumer: Consumer | None = None,
+    ) -> Due:
+        """Expire overdue waits, and return up to *limit* trees to resume, only of *agents* if given.
+
+        The trees that `claim_due` would not claim for *owner* are doubtful, except those of the targets that others
+        than *consumer* have.
+        """
+        ...
 
     async def claim_due(
         self,

@@ -338,10 +338,16 @@ class SqlStore(SqlApprovalRules, SqlConversations, SqlSchedules, SqlSecrets, Sql
         return await self._connection.run(events.event_positions, scope, root_ids)
 
     async def due(
-        self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None, *, owner: str = ""
+        self,
+        scope: Operator,
+        limit: int = 50,
+        agents: Collection[str] | None = None,
+        *,
+        owner: str = "",
+        consumer: Consumer | None = None,
     ) -> Due:
         """Expire overdue waits, and return up to *limit* trees to resume."""
-        return await self._connection.run(schedule.due, scope, limit, agents, owner)
+        return await self._connection.run(schedule.due, scope, limit, agents, owner, consumer)
 
     async def claim_due(
         self,

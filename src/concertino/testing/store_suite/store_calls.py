@@ -267,6 +267,17 @@ async def test_the_work_of_a_consumer_is_left_to_it(store: FullStore) -> None:
         assert await calls_of(store, targets, me) == {"wr1", "wr2"}
 
 
+async def test_a_doubtful_tree_is_left_to_the_consumer_of_its_target(store: FullStore) -> None:
+    for agent in ("supervisor", "other"):
+        await start_tree(store, f"run of {agent}", agent=agent, seconds=0.0)
+        await store.claim(OPERATOR, f"run of {agent}", "dead", 0.0)
+    await store.claim_target(OPERATOR, "svc1_a", "me", 60.0, ["supervisor"])
+    found = await store.due(OPERATOR)
+    assert (sorted(found.orphaned), list(found.doubtful)) == (["run of other", "run of supervisor"], ["run of other"])
+    me = Consumer(owner="me", targets=["svc1_a"])
+    assert sorted((await store.due(OPERATOR, consumer=me)).doubtful) == ["run of other", "run of supervisor"]
+
+
 @pytest.mark.parametrize("how", ["leaves", "dies"])
 async def test_the_work_of_a_consumer_is_free_after_it(store: FullStore, how: str) -> None:
     await calling(store, "r1", target="svc1_a")

@@ -26,6 +26,9 @@ WHERE h.ready_at <= :now AND (CAST(:agents AS text) IS NULL OR r.agent IN (SELEC
 ORDER BY h.ready_at, h.run
 LIMIT :limit;
 
+-- name: free_roots
+SELECT r.run_id FROM runs AS r WHERE r.run_id IN (SELECT value FROM json_each(:roots)) AND /*free r.agent*/;
+
 -- name: stopping
 SELECT r.run_id FROM heads AS h JOIN runs AS r ON r.number = h.run
 WHERE h.stop AND h.ending IS NULL AND h.root = h.run AND h.state = 'running';
