@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field
@@ -59,6 +60,8 @@ class Fleet:
             for agent in agents:
                 if owners.setdefault(agent, target) != target:
                     raise ConfigurationError(f"agent {agent!r} has two targets: {owners[agent]!r} and {target!r}")
+        if twice := [target for target, times in Counter(self.takes).items() if times > 1]:
+            raise ConfigurationError(f"target {twice[0]!r} is listed twice: list it once")
         unknown = set(self.takes) - {*self.targets, GENERIC}
         if unknown:
             known = ", ".join(sorted({*self.targets, GENERIC}))
