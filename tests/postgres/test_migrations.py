@@ -93,6 +93,19 @@ async def test_processes_that_start_at_once(url: str, schema: str) -> None:
         await store.close()
 
 
+async def test_a_process_that_waits_for_the_migration_of_another_one_says_so(
+    url: str, schema: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with psycopg.connect(url, autocommit=True) as other:
+        other.execute("SELECT pg_advisory_lock(%s::int, hashtext(%s))", (schemas._LOCK, schema))
+        opening = asyncio.create_task(PostgresStore.open(url, schema=schema))
+        while f"another process migrates the schema {schema}" not in caplog.text:  # noqa: ASYNC110 - as below
+            await asyncio.sleep(0.01)
+        assert not opening.done()
+    async with await opening as store:
+        await start_tree(store)
+
+
 async def test_a_migration_that_fails_leaves_the_version_before(url: str, schema: str, newest: Any) -> None:
     newest(*ALL, "CREATE TABLE more (n INT); SELECT 1 / 0;")
     with pytest.raises(StorageError, match="division by zero"):
