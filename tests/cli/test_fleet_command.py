@@ -131,6 +131,10 @@ def test_invalid_files_are_refused(cli: Cli, tmp_path: Path, text: str, message:
         ("targets.svc1_ = ['desk']", "invalid targets: invalid target 'svc1_': a target with one consumer is named "),
         ("targets.svc1_foo = ['desk']", "invalid targets: invalid target 'svc1_foo': a target with one consumer is "),
         ("worker.worker_targets = []", "invalid worker.worker_targets: name at least one"),
+        (
+            "worker.worker_targets = ['worker_generic', 'worker_generic']",
+            "invalid worker.worker_targets: target 'worker_generic' is listed twice: list it once",
+        ),
         ("worker.worker_targets = ['x']", "invalid worker.worker_targets: unknown target 'x': choose from "),
     ],
 )

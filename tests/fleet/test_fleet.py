@@ -307,6 +307,7 @@ async def test_the_limits_of_the_fleet_apply_where_a_run_has_none() -> None:
         ({"targets": {"a.b": []}}, "invalid target 'a.b'"),
         ({"targets": {"a": ["x"], "b": ["x"]}}, "agent 'x' has two targets: 'a' and 'b'"),
         ({"targets": {"a": ["x"]}, "takes": ["b"]}, "unknown target 'b': choose from a, worker_generic"),
+        ({"targets": {"a": ["x"]}, "takes": ["a", "a"]}, "target 'a' is listed twice: list it once"),
         ({"targets": {}, "coroutines": 0}, "coroutines"),
     ],
 )

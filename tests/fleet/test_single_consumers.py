@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from concertino import OPERATOR, AgentConfig, MemoryStore, Resources, Runtime, Scope
+from concertino import OPERATOR, AgentConfig, MemoryStore, Resources, Runtime, Scope, tool
 from concertino.errors import ConfigurationError
 from concertino.runtime import Fleet
 from concertino.testing import Answer, ScriptedModel
 from concertino.testing.store_suite.kit import start_tree, wait
 from concertino.testing.store_suite.store_conversations import queued
 
-from .test_fleet import Bell, joined
+from .test_fleet import NEVER, Bell, joined
 
 CARLA = Scope(user="carla")
 TARGET = "svc1_ground_control"
@@ -181,3 +181,36 @@ async def test_a_consumer_that_lost_its_target_takes_nothing() -> None:
         while (await turn.read()).state == "queued":  # the short lease may end before the look is over
             await runtime.look()
         assert [event async for _, event in turn.events()][-1].result.text == "hello"  # type: ignore[union-attr]
+
+
+@tool(effect="idempotent", target=TARGET)
+async def dig() -> str:
+    """Dig."""
+    return "a stone"
+
+
+@pytest.mark.parametrize("targets", [None, {"others": ["control"]}], ids=["outside", "with another configuration"])
+async def test_a_process_that_does_not_know_the_target_takes_none_of_its_work(targets: dict[str, list[str]]) -> None:
+    store, model = MemoryStore(), ScriptedModel(*["hello"] * 9)
+    other = Runtime([Control(), dig], Resources(store=store, model=model, models=lambda _: model), sweep=NEVER)
+    if targets is not None:
+        other.join(Fleet(bell=Bell(), targets={**targets, TARGET: []}, takes=["others"]))
+    holder = consumer(store)._seat  # without a watchdog, which would take the work
+    await holder.claim_targets()
+    async with other:
+        trees = {name: await start_tree(store, name, agent=name) for name in ("control", f"tool:{TARGET}:dig")}
+        for tree in trees.values():
+            await store.release(tree.claim)
+        await start_tree(store, "tried", agent="control", seconds=0.0)
+        await store.claim(OPERATOR, "tried", "dead", 0.0)
+        await (await start_tree(store)).append("suspended", waits=[wait(kind="result", target=TARGET, task="{}")])
+        await store.open_conversation(CARLA, "c1", "control")
+        await store.queue_turn(CARLA, "c1", queued("q1"), when="always")
+        await other.look()
+        touched = {run.start.run_id: (run.epoch, run.reason) for run in await store.runs(OPERATOR)}
+        assert touched == {**dict.fromkeys(trees, (1, "")), "tried": (2, ""), "r1": (1, "")}
+        assert (await store.turn(CARLA, "c1", "q1")).state == "queued"
+        me = holder.consumer()
+        assert len(await store.claim_due(OPERATOR, "me", 60.0, consumer=me)) == len(trees)
+        assert len(await store.claim_turns(OPERATOR, 60.0, consumer=me)) == 1
+        assert len(await store.claim_calls(OPERATOR, 60.0, consumer=me)) == 1

@@ -93,6 +93,19 @@ async def test_processes_that_start_at_once(url: str, schema: str) -> None:
         await store.close()
 
 
+async def test_a_process_that_waits_for_the_migration_of_another_one_says_so(
+    url: str, schema: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with psycopg.connect(url, autocommit=True) as other:
+        other.execute("SELECT pg_advisory_lock(%s::int, hashtext(%s))", (schemas._LOCK, schema))
+        opening = asyncio.create_task(PostgresStore.open(url, schema=schema))
+        while f"another process migrates the schema {schema}" not in caplog.text:  # noqa: ASYNC110 - as below
+            await asyncio.sleep(0.01)
+        assert not opening.done()
+    async with await opening as store:
+        await start_tree(store)
+
+
 async def test_a_migration_that_fails_leaves_the_version_before(url: str, schema: str, newest: Any) -> None:
     newest(*ALL, "CREATE TABLE more (n INT); SELECT 1 / 0;")
     with pytest.raises(StorageError, match="division by zero"):
@@ -216,3 +229,24 @@ async def test_schedules_of_before_the_migration_are_due(url: str, schema: str, 
             for agents in (["desk"], ["desk", "clerk"], None):
                 assert [each.id for each in (await newer.due_schedules(OPERATOR, agents=agents))[1]] == ["s1", "s2"]
             assert (await newer.due_schedules(OPERATOR, agents=["clerk"]))[1] == ()
+
+
+async def test_a_consumer_of_before_the_migration_keeps_its_target(url: str, schema: str, newest: Any) -> None:
+    newest(*ALL[: next(number for number, text in enumerate(ALL) if "consumers ADD COLUMN agents" in text)])
+    async with await PostgresStore.open(url, schema=schema) as store:
+        for run_id, agent in (("r1", "tool:svc1_a:dig"), ("r2", "desk")):
+            await store.release((await start_tree(store, run_id, agent=agent)).claim)
+        with psycopg.connect(url, options=f"-c search_path={schema}", autocommit=True) as older:
+            older.execute("INSERT INTO consumers (target, owner, lease) VALUES ('svc1_a', 'older', 1e10)")
+        newest(*ALL)
+        async with await PostgresStore.open(url, schema=schema) as newer:
+            assert await newer.claim_target(OPERATOR, "svc1_a", "newer", 60.0, ["desk"]) == "older"
+            assert [claim.root_id for claim in await newer.claim_due(OPERATOR, "newer", 60.0)] == ["r2"]
+            await newer.release((await claim_tree(newer, "r1", seconds=0.0)).claim)
+            await newer.leave_target(OPERATOR, "svc1_a", "older")
+            assert await newer.claim_target(OPERATOR, "svc1_a", "newer", 60.0, ["desk"]) == "newer"
+        # A process of the version before claims by the same function.
+        with psycopg.connect(url, options=f"-c search_path={schema}", autocommit=True) as older:
+            older.execute("UPDATE heads SET ready_at = 0, owner = '', lease = 0, tries = 0")
+            claim = "SELECT claim_due('older', '', 60, 8, '[\"desk\", \"tool:svc1_a:dig\"]')"
+            assert older.execute(claim).fetchone() == ([],)

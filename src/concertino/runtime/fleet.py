@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field
+from functools import partial
 
 from ..errors import ConcertinoError, ConfigurationError
 from ..number_checks import check_whole
@@ -58,6 +60,8 @@ class Fleet:
             for agent in agents:
                 if owners.setdefault(agent, target) != target:
                     raise ConfigurationError(f"agent {agent!r} has two targets: {owners[agent]!r} and {target!r}")
+        if twice := [target for target, times in Counter(self.takes).items() if times > 1]:
+            raise ConfigurationError(f"target {twice[0]!r} is listed twice: list it once")
         unknown = set(self.takes) - {*self.targets, GENERIC}
         if unknown:
             known = ", ".join(sorted({*self.targets, GENERIC}))
@@ -162,7 +166,7 @@ class Seat:
         await self.renew()
         for target in self._single():
             if target not in self._held:
-                holder = await self._store.claim_target(OPERATOR, target, self._owner, self._lease)
+                holder = await self._claim_target(target)
                 await self.leave_targets()
                 raise ConfigurationError(
                     f"target {target!r} has a consumer, {holder!r}: stop that process, or wait {self._lease:g} s after "
@@ -176,7 +180,7 @@ class Seat:
             now = loop.time()
             if self._held.get(target, 0.0) - now > self._lease * 2 / 3:
                 continue
-            holder = await self._store.claim_target(OPERATOR, target, self._owner, self._lease)
+            holder = await self._claim_target(target)
             if holder == self._owner:
                 self._held[target] = now + self._lease
             elif self._held.pop(target, None) is not None:
@@ -200,8 +204,13 @@ class Seat:
                 await asyncio.wait_for(ended.wait(), self._lease / 3)
             for target in () if ended.is_set() else tuple(self._held):
                 with suppress(ConcertinoError):  # the next attempt may succeed
-                    if await self._store.claim_target(OPERATOR, target, self._owner, self._lease) != self._owner:
+                    if await self._claim_target(target) != self._owner:
                         self._held.pop(target, None)
+
+    async def _claim_target(self, target: str) -> str:
+        """Become or stay the consumer of *target*, unless another process is. Return the owner of the target now."""
+        agents = () if self.fleet is None else self.fleet.targets.get(target, ())
+        return await self._store.claim_target(OPERATOR, target, self._owner, self._lease, agents)
 
     async def leave_targets(self) -> None:
         """Let other processes be the consumer of targets that have only one."""
@@ -212,12 +221,13 @@ class Seat:
     def _single(self) -> list[str]:
         return [] if self.fleet is None else [each for each in self.fleet.takes if each.startswith(SINGLE)]
 
-    def take(self, wake: Callable[[], None]) -> None:
-        """Let *wake* be called when work of this process is due."""
+    def take(self, wake: Callable[..., None]) -> None:
+        """Let *wake* be called when work of this process is due; with `rung=True`, at a ring of the bell."""
         self._left, self.starts.ended_late = False, wake
         if self.fleet is not None:
             self.starts.most_slow = max(1, self.fleet.coroutines // SHARE)
-            self._ends += [self.fleet.bell.listen(wakeup(target), wake) for target in self.fleet.takes]
+            ring = partial(wake, rung=True)
+            self._ends += [self.fleet.bell.listen(wakeup(target), ring) for target in self.fleet.takes]
 
     def leave(self) -> None:
         """Take no more work."""

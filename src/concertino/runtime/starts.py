@@ -39,6 +39,8 @@ class Starts:
         """The most slow starts of a tenant at once."""
         self.ended_late: Callable[[], object] = lambda: None
         """Called when a slow start has ended: it may have left a slot, or a conversation whose next turn is due."""
+        self.begun = 0
+        """The number of works that `begin` was called for."""
         self._longest = min(LONGEST, lease / 2)
         self._slow: Counter[str] = Counter()
         """By tenant: the number of slow starts."""
@@ -64,6 +66,7 @@ class Starts:
 
         Raises the error of one of these. A caller that is cancelled ends no task.
         """
+        self.begun += len(works)
         if len(works) == 1 and not self.may_be_slow:
             return [await work() for work in works.values()]
         tasks: list[asyncio.Task[T]] = []

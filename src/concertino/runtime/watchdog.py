@@ -33,6 +33,8 @@ BATCH = 8
 sooner, and none of the three waits for all of another."""
 _HEAD_START = 0.02
 """Seconds for which other work waits after a bell, so that it delays no answer of the run that was resumed."""
+_QUIET = 0.02
+"""Seconds from a look for a ring that found nothing to the next: in a busy fleet, another worker is often faster."""
 LONGEST = 300.0
 """Most seconds before a run or a turn is tried again that got no resources, such as a model of its tenant."""
 
@@ -87,18 +89,22 @@ class Watchdog:
         """Held while trees are claimed."""
         self._stopped = asyncio.Event()
         self._woken = asyncio.Event()
+        self._urgent = asyncio.Event()
+        """Set if more than a ring has woken the task."""
         self._failures: dict[str, int] = {}
         """By tree: how often it got no resources since it was last resumed here."""
 
     def start(self) -> asyncio.Task[None]:
         """Start to look, and to erase what is due, every *sweep* seconds until `stop`."""
         # Here, because `stop` may be called before the task begins; new ones, because this may be another event loop.
-        self._stopped, self._woken, self.claiming = asyncio.Event(), asyncio.Event(), asyncio.Lock()
+        self._stopped, self._woken, self._urgent = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.claiming = asyncio.Lock()
         return asyncio.create_task(self._run(), name="concertino watchdog")
 
     async def _run(self) -> None:
-        now, swept, woken = asyncio.get_running_loop().time, float("-inf"), False
+        now, swept, woken, rung = asyncio.get_running_loop().time, float("-inf"), False, False
         while not self._stopped.is_set():
+            began, begun = now(), self._seat.starts.begun
             try:
                 await self._look_and_stop(woken=woken)
                 if now() - swept >= self._sweep:  # not for each bell
@@ -106,10 +112,12 @@ class Watchdog:
                     await self._store.sweep(OPERATOR)
             except ConcertinoError as error:
                 log.warning("the watchdog failed: %s: %s", type(error).__name__, error)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), self._sweep)
-            woken = self._woken.is_set()
+            if rung and self._seat.starts.begun == begun:
+                await _is_set_before(began + _QUIET, self._urgent)
+            woken = await _is_set_before(now() + self._sweep, self._woken)
+            rung = woken and not self._urgent.is_set()
             self._woken.clear()
+            self._urgent.clear()
 
     async def _look_and_stop(self, *, woken: bool) -> None:
         """Look, and stop runs meanwhile: much work may be due, or a start may be slow."""
@@ -122,10 +130,12 @@ class Watchdog:
     def stop(self) -> None:
         """End the task. A run or turn that it is starting is not interrupted: its start would be cancelled for good."""
         self._stopped.set()
-        self._woken.set()
+        self.wake()
 
-    def wake(self) -> None:
-        """Let the task look at once."""
+    def wake(self, *, rung: bool = False) -> None:
+        """Let the task look at once; for a ring, not before `_QUIET` has passed if the last ring brought nothing."""
+        if not rung:
+            self._urgent.set()
         self._woken.set()
 
     async def look(self, *, only_trees: bool = False, woken: bool = False) -> None:
@@ -157,7 +167,8 @@ class Watchdog:
 
     async def _look_closer(self, owner: str) -> bool:
         """Take doubtful trees one by one, and stop runs. Return whether other trees are due."""
-        due = await self._store.due(OPERATOR, agents=self._seat.agents(), owner=owner)
+        agents, consumer = self._seat.agents(), self._seat.consumer()
+        due = await self._store.due(OPERATOR, agents=agents, owner=owner, consumer=consumer)
         self._request_stops(due)
         for root_id in due.doubtful:
             if self._stopped.is_set():

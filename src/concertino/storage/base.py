@@ -24,7 +24,6 @@ from .types import (
     Claim,
     Command,
     CommandKind,
-    Due,
     Entry,
     Erased,
     EventBatch,
@@ -267,16 +266,7 @@ class EventStore(Protocol):
 
 
 class Recovery(Protocol):
-    """The port that finds trees to resume, and erases content whose time is over."""
-
-    async def due(
-        self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None, *, owner: str = ""
-    ) -> Due:
-        """Expire overdue waits, and return up to *limit* trees to resume, only of *agents* if given.
-
-        The trees that `claim_due` would not claim for *owner* are doubtful.
-        """
-        ...
+    """The port that postpones trees, and erases content whose time is over."""
 
     async def postpone(self, scope: AnyScope, root_id: str, *, reason: str, seconds: float | None) -> None:
         """Keep a tree from being due for *seconds*, or make it a dead letter with None.

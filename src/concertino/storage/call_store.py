@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ..records import record
 from ..scope import Operator
-from .types import Claim, ClaimedCall
+from .types import Claim, ClaimedCall, Due
 
 
 @record(kw_only=True)
@@ -20,6 +20,22 @@ class Consumer:
 
 class CallStore(Protocol):
     """Due trees, calls that the processes of a target answer, and targets with a single consumer."""
+
+    async def due(
+        self,
+        scope: Operator,
+        limit: int = 50,
+        agents: Collection[str] | None = None,
+        *,
+        owner: str = "",
+        consumer: Consumer | None = None,
+    ) -> Due:
+        """Expire overdue waits, and return up to *limit* trees to resume, only of *agents* if given.
+
+        The trees that `claim_due` would not claim for *owner* are doubtful, except those of the targets that others
+        than *consumer* have.
+        """
+        ...
 
     async def claim_due(
         self,
@@ -63,10 +79,13 @@ class CallStore(Protocol):
         """Let any process take a claimed call after *seconds*, unless it has an answer or a run by then."""
         ...
 
-    async def claim_target(self, scope: Operator, target: str, owner: str, seconds: float) -> str:
-        """Make *owner* the only consumer of *target* for *seconds*, or longer if it is that already.
+    async def claim_target(
+        self, scope: Operator, target: str, owner: str, seconds: float, agents: Collection[str] = ()
+    ) -> str:
+        """Make *owner* the only consumer of *target*, which has *agents*, for *seconds*, or longer if it is already.
 
-        Return the owner of the target now: another one whose lease has not ended keeps it.
+        Return the owner of the target now: another one whose lease has not ended keeps it. Until the lease ends, claims
+        of all others leave out the work of *agents*, calls of the target, and runs that call its tools.
         """
         ...
 

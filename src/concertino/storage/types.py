@@ -381,7 +381,7 @@ class Due:
     stopping: Sequence[str] = ()
     """Running trees with a stop request."""
     doubtful: Sequence[str] = ()
-    """Those of the ready and orphaned trees that `claim_due` leaves out."""
+    """Those of the ready and orphaned trees that may be resumed, but that `claim_due` leaves out."""
 
 
 @record(kw_only=True)

@@ -107,11 +107,17 @@ class FaultyStore:
         await self._points("send:after")
 
     async def due(
-        self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None, *, owner: str = ""
+        self,
+        scope: Operator,
+        limit: int = 50,
+        agents: Collection[str] | None = None,
+        *,
+        owner: str = "",
+        consumer: Consumer | None = None,
     ) -> Due:
         """See the port; adds points."""
         await self._points("due:before")
-        due = await self.store.due(scope, limit, agents, owner=owner)
+        due = await self.store.due(scope, limit, agents, owner=owner, consumer=consumer)
         await self._points("due:after")
         return due
 

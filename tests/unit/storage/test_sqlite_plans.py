@@ -140,6 +140,20 @@ async def test_a_file_without_the_newer_indexes_gets_them(tmp_path: Path) -> Non
     assert found >= set(added)
 
 
+async def test_a_file_without_the_newer_columns_gets_them(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    await (await SqliteStore.open(path)).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("ALTER TABLE consumers DROP COLUMN agents")
+    async with await SqliteStore.open(path, read_only=True) as store:
+        assert not (await store.due(OPERATOR)).ready
+        assert not await store.claim_calls(OPERATOR, 60.0)
+    for _ in range(2):
+        async with await SqliteStore.open(path) as store:
+            assert await store.claim_target(OPERATOR, "svc1_a", "me", 60.0, ["desk"]) == "me"
+            assert not await store.claim_due(OPERATOR, "you", 60.0)
+
+
 @pytest.mark.parametrize("root", OPEN)
 async def test_running_sub_agents_are_found_whatever_their_root_does(root: str) -> None:
     store = MemoryStore()
@@ -165,6 +179,6 @@ async def test_running_sub_agents_are_found_whatever_their_root_does(root: str) 
     ],
 )
 def test_a_pass_of_the_watchdog_reads_no_turn_of_a_run_that_waits(connection: Recording, name: str, index: str) -> None:
-    bound = {"now": 1.0, "agent": "", "tenant": "", "agents": None, "limit": 9, "until": 1.0}
+    bound = {"now": 1.0, "agent": "", "tenant": "", "agents": None, "consumer": "", "limit": 9, "until": 1.0}
     connection.execute(queries()[name], bound)
     assert f"INDEX {index}" in connection.plan()

@@ -360,7 +360,7 @@ async def test_finding_due_trees_scans_an_index(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
 
         def plan(name: str) -> str:
-            bound = {"now": 1.0, "agents": None, "limit": 9, "process": ""}
+            bound = {"now": 1.0, "agents": None, "limit": 9, "process": "", "consumer": ""}
             rows = connection.execute(f"EXPLAIN QUERY PLAN {queries()[name]}", bound).fetchall()
             return "; ".join(row[3] for row in rows)
 

@@ -49,7 +49,7 @@ def migrate(connection: psycopg.Connection[Any], schema: str, name: str) -> None
     """
     if _version(connection, schema) == len(migrations()):
         return
-    connection.execute("SELECT pg_advisory_lock(%s::int, hashtext(%s))", (_LOCK, schema))
+    _lock(connection, schema)
     version = None
     try:
         version = _version(connection, schema)
@@ -67,6 +67,19 @@ def migrate(connection: psycopg.Connection[Any], schema: str, name: str) -> None
         raise outdated(name, version, len(migrations())) from error
     finally:
         connection.execute("SELECT pg_advisory_unlock(%s::int, hashtext(%s))", (_LOCK, schema))
+
+
+def _lock(connection: psycopg.Connection[Any], schema: str) -> None:
+    """Wait until no other process migrates the schema. A wait of a second is logged."""
+    lock = "SELECT pg_advisory_lock(%s::int, hashtext(%s))"
+    connection.execute("SET lock_timeout = '1s'")
+    try:
+        connection.execute(lock, (_LOCK, schema))
+    except psycopg.errors.LockNotAvailable:
+        log.warning("another process migrates the schema %s: this one starts when it has ended", schema)
+        connection.execute("SET lock_timeout = 0")
+        connection.execute(lock, (_LOCK, schema))
+    connection.execute("SET lock_timeout = 0")
 
 
 def _apply(connection: psycopg.Connection[Any], schema: str, number: int, text: str) -> None:

@@ -35,7 +35,13 @@ def claim_calls(
     due = now - overdue
     if connection.read_only or connection.execute(sql["has_due_call"], {"now": due}).fetchone() is None:
         return ()  # the write lock is not needed
-    bound = {"now": due, "targets": named_agents(targets), "limit": most(limit)}
+    bound = {
+        "due": due,
+        "now": now,
+        "targets": named_agents(targets),
+        "consumer": consumer.owner if consumer else "",
+        "limit": most(limit),
+    }
     with connection.transaction():
         if not is_consumer(connection, consumer, now):
             return ()
@@ -83,11 +89,13 @@ def answer_call(connection: Session, run: int, reply: Resolution, now: float) ->
         answer_operation(connection, operation, reply, now)
 
 
-def claim_target(connection: Session, scope: Operator, target: str, owner: str, seconds: float) -> str:
+def claim_target(
+    connection: Session, scope: Operator, target: str, owner: str, seconds: float, agents: Collection[str]
+) -> str:
     """Make *owner* the only consumer of *target*, unless another one has it. Return the owner of the target now."""
     check_operator(scope)
     sql, now = connection.queries, connection.now()
-    bound = {"target": target, "owner": owner, "lease": now + seconds, "now": now}
+    bound = {"target": target, "owner": owner, "lease": now + seconds, "now": now, "agents": named_agents(agents)}
     holder: str
     ((holder,),) = connection.execute(sql["claim_target"], bound).fetchall()
     if holder != owner and connection.is_dead(holder):

@@ -61,7 +61,13 @@ class ClaimingDue(Write[list[Claim]]):
         if not is_consumer(connection, self.consumer, now):
             return []
         end_overdue(connection, now)
-        bound = {"now": now, "agents": self.agents, "limit": self.limit, "process": process_of(self.owner)}
+        bound = {
+            "now": now,
+            "agents": self.agents,
+            "limit": self.limit,
+            "process": process_of(self.owner),
+            "consumer": self.consumer.owner if self.consumer else "",
+        }
         rows = connection.execute(connection.queries["due_roots"], bound).fetchall()
         return [_claim(connection, row, self.owner, self.seconds, now) for row in rows]
 

@@ -15,7 +15,14 @@ from .session import Row, Session
 from .statements import most, scoped
 
 
-def due(connection: Session, scope: Operator, limit: int, agents: Collection[str] | None, owner: str) -> Due:
+def due(
+    connection: Session,
+    scope: Operator,
+    limit: int,
+    agents: Collection[str] | None,
+    owner: str,
+    consumer: Consumer | None,
+) -> Due:
     """Expire overdue waits, and return the trees to resume, the longest due first."""
     check_operator(scope)
     sql, now = connection.queries, connection.now()
@@ -31,6 +38,10 @@ def due(connection: Session, scope: Operator, limit: int, agents: Collection[str
         (orphaned if state == "running" else ready).append(run_id)
         if doubtful:
             left.append(run_id)
+    if left and not connection.read_only:
+        bound = {"roots": encode_json(left), "now": now, "consumer": consumer.owner if consumer else ""}
+        free = {row[0] for row in connection.execute(sql["free_roots"], bound).fetchall()}
+        left = [run_id for run_id in left if run_id in free]
     stopping = tuple(row[0] for row in connection.execute(sql["stopping"]).fetchall())
     return Due(expired=expired, ready=tuple(ready), orphaned=tuple(orphaned), stopping=stopping, doubtful=tuple(left))
 

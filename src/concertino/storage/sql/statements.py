@@ -14,6 +14,14 @@ from .session import Session
 _SQL = Path(__file__).parent / "queries"
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _REACHED = re.compile(r"/\*reached (\w+)\*/")
+_FREE = re.compile(r"/\*free ([^*]+)\*/")
+_IS_FREE = """NOT EXISTS (
+    SELECT 1 FROM consumers AS x WHERE x.lease > :now AND x.owner <> :consumer AND (
+        {agent} IN (SELECT value FROM json_each(x.agents))
+        OR substr({agent}, 1, length(x.target) + 6) = 'tool:' || x.target || ':'
+    )
+)"""
+"""Whether no consumer but `:consumer` has the target of an agent, or of a run that calls a tool."""
 _PREDICATES = {
     # The hash is indexed, and the ids decide: another scope may have the same hash.
     "Scope": "({t}.scope_key = :scope_key AND {t}.tenant = :tenant AND {t}.user_id = :user)",
@@ -31,10 +39,13 @@ def most(limit: int) -> int:
 
 
 def read_statements(folder: Path) -> dict[str, str]:
-    """Return the statements of the SQL files in *folder* by name."""
+    """Return the statements of the SQL files in *folder* by name.
+
+    A comment such as `/*free r.agent*/` becomes the condition that this process may take the work of an agent.
+    """
     found: dict[str, str] = {}
     for path in sorted(folder.glob("*.sql")):
-        _, *pieces = _NAME.split(path.read_text("utf-8"))
+        _, *pieces = _NAME.split(_FREE.sub(lambda mark: _IS_FREE.format(agent=mark[1]), path.read_text("utf-8")))
         found.update((name, sql.strip()) for name, sql in zip(pieces[::2], pieces[1::2], strict=True))
     return found
 

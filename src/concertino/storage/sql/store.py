@@ -143,9 +143,11 @@ class SqlCalls:
         """Let any process take a claimed call after *seconds*."""
         await self._connection.write(WriteCall(calls.postpone_call, scope, call, seconds))
 
-    async def claim_target(self, scope: Operator, target: str, owner: str, seconds: float) -> str:
+    async def claim_target(
+        self, scope: Operator, target: str, owner: str, seconds: float, agents: Collection[str] = ()
+    ) -> str:
         """Make *owner* the only consumer of *target*, unless it has one. Return the owner of the target now."""
-        return await self._connection.write(WriteCall(calls.claim_target, scope, target, owner, seconds))
+        return await self._connection.write(WriteCall(calls.claim_target, scope, target, owner, seconds, agents))
 
     async def leave_target(self, scope: Operator, target: str, owner: str) -> None:
         """End the lease of *owner* on *target*."""
@@ -337,10 +339,16 @@ class SqlStore(SqlApprovalRules, SqlConversations, SqlSchedules, SqlSecrets, Sql
         return await self._connection.run(events.event_positions, scope, root_ids)
 
     async def due(
-        self, scope: Operator, limit: int = 50, agents: Collection[str] | None = None, *, owner: str = ""
+        self,
+        scope: Operator,
+        limit: int = 50,
+        agents: Collection[str] | None = None,
+        *,
+        owner: str = "",
+        consumer: Consumer | None = None,
     ) -> Due:
         """Expire overdue waits, and return up to *limit* trees to resume."""
-        return await self._connection.run(schedule.due, scope, limit, agents, owner)
+        return await self._connection.run(schedule.due, scope, limit, agents, owner, consumer)
 
     async def claim_due(
         self,

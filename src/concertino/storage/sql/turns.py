@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import nullcontext
 from itertools import zip_longest
 from typing import Any
@@ -208,8 +208,9 @@ def claim_turns(
         return (), last
     sql, now = connection.queries, connection.now()
     _close_turns(connection)
-    bound = {"now": now, "agents": named_agents(agents)}
-    owners = connection.execute(sql["owners_of_due_turns"], bound).fetchall()
+    bound = {"now": now, "until": now + seconds, "consumer": consumer.owner if consumer else ""}
+    asked = {**bound, "agents": named_agents(agents)}
+    owners = connection.execute(sql["owners_of_due_turns"], asked).fetchall()
     if not owners or limit <= 0:
         return (), last  # the write lock is not needed
     # Without a consumer, each statement is a transaction: no other process waits for more than one.
@@ -217,7 +218,7 @@ def claim_turns(
         if not is_consumer(connection, consumer, now):
             return (), last
         ordered = _in_turn([(agent, tenant) for agent, tenant in owners], limit, last)
-        numbers, last = _taken(connection, ordered, most(limit), now, now + seconds)
+        numbers, last = _taken(connection, ordered, most(limit), bound)
     rows = connection.execute(sql["claimed_turns"], (json.dumps(numbers),)).fetchall() if numbers else ()
     found = {row["number"]: _to_due(row) for row in rows}
     return tuple([found[number] for number in numbers if number in found]), last  # one may have been withdrawn
@@ -243,8 +244,10 @@ def _in_turn(owners: list[Owner], limit: int, last: Owner) -> list[Owner]:
     return sorted(owners, key=lambda owner: (owner <= last, owner))
 
 
-def _taken(connection: Session, owners: list[Owner], limit: int, now: float, until: float) -> tuple[list[int], Owner]:
-    """Claim at most *limit* due turns until *until*. Leave out those of other processes.
+def _taken(
+    connection: Session, owners: list[Owner], limit: int, bound: Mapping[str, object]
+) -> tuple[list[int], Owner]:
+    """Claim at most *limit* due turns. Leave out those of other processes.
 
     Return their numbers, and the last owner. Each owner has an equal share: none waits for the queues of another.
     """
@@ -253,8 +256,8 @@ def _taken(connection: Session, owners: list[Owner], limit: int, now: float, unt
     share = -(-limit // len(owners))
     while owners and limit > 0:
         agent, tenant = last = owners.pop(0)
-        bound = {"agent": agent, "tenant": tenant, "now": now, "limit": min(share, limit), "until": until}
-        taken = [row[0] for row in connection.execute(connection.queries["take_due_turns"], bound).fetchall()]
+        one = {**bound, "agent": agent, "tenant": tenant, "limit": min(share, limit)}
+        taken = [row[0] for row in connection.execute(connection.queries["take_due_turns"], one).fetchall()]
         queues.append(sorted(taken))
         limit -= len(taken)
     return [number for turns in zip_longest(*queues) for number in turns if number is not None], last

@@ -27,6 +27,8 @@ MIN_SQLITE = (3, 35, 0)
 """The first version of SQLite with RETURNING."""
 
 _SCHEMA = Path(__file__).parent / "schema.sql"
+_COLUMNS = (("consumers", "agents", "TEXT"),)
+"""The columns that were added within this schema version: table, name and type."""
 _INDEX = re.compile(r"^CREATE INDEX (\w+)", re.MULTILINE)
 
 
@@ -63,7 +65,7 @@ def connect(path: Path, busy_timeout: float) -> SqliteSession:
         # NORMAL would save one fsync per append.
         connection.execute("PRAGMA synchronous = FULL")
         _use_wal(connection, busy_timeout)
-        _add_indexes(connection)
+        _add_missing(connection)
         if _create(connection, path):
             # The file alone is a database from now on, also if its write-ahead log is lost.
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
@@ -181,16 +183,23 @@ def _create(connection: SqliteSession, path: Path) -> bool:
     return True
 
 
-def _add_indexes(connection: SqliteSession) -> None:
-    """Create the indexes that a later concertino of this schema version has added. An earlier one keeps them up too."""
-    if _number(connection, "PRAGMA user_version") != SCHEMA_VERSION:
-        return
-    known = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'").fetchall()}
-    missing = [sql for sql in schema() if (found := _INDEX.search(sql)) and found[1] not in known]
-    if missing:
+def _add_missing(connection: SqliteSession) -> None:
+    """Add the columns and indexes that a later concertino of this schema version has. An earlier one ignores them."""
+    if _number(connection, "PRAGMA user_version") == SCHEMA_VERSION and _missing(connection):
         with connection.transaction():
-            for statement in missing:
-                connection.execute(statement.replace("CREATE INDEX", "CREATE INDEX IF NOT EXISTS", 1))
+            for statement in _missing(connection):  # another process may have been faster
+                connection.execute(statement)
+
+
+def _missing(connection: SqliteSession) -> list[str]:
+    """Return the statements that add the columns and indexes that the database lacks."""
+    columns = [
+        f"ALTER TABLE {table} ADD COLUMN {name} {kind}"
+        for table, name, kind in _COLUMNS
+        if name not in {row[1] for row in connection.execute(f"PRAGMA table_info({table})").fetchall()}
+    ]
+    known = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'").fetchall()}
+    return columns + [sql for sql in schema() if (found := _INDEX.search(sql)) and found[1] not in known]
 
 
 def _number(connection: SqliteSession, sql: str) -> int:

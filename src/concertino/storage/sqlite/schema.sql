@@ -217,7 +217,8 @@ END;
 CREATE TABLE consumers (
     target TEXT PRIMARY KEY,
     owner  TEXT NOT NULL,
-    lease  REAL NOT NULL                    -- end of the lease
+    lease  REAL NOT NULL,                   -- end of the lease
+    agents TEXT                             -- JSON: the agents of the target
 ) WITHOUT ROWID;
 
 -- Quotas of provider keys that processes share, and the share of each process.

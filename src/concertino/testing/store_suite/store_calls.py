@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
@@ -225,6 +226,72 @@ async def test_a_consumer_that_has_lost_a_target_claims_nothing(store: FullStore
     assert [call.wait.key for call in await store.claim_calls(OPERATOR, 60.0, consumer=me)] == ["w1"]
     assert [claim.root_id for claim in await store.claim_due(OPERATOR, "me", 60.0, consumer=me)] == ["r2"]
     assert [due.turn.run_id for due in await store.claim_turns(OPERATOR, 60.0, consumer=me)] == ["q1"]
+
+
+async def work_of(store: FullStore, agents: Sequence[str] | None, consumer: Consumer | None) -> set[str]:
+    """Return the trees and turns that a process may claim now, and let others claim them again."""
+    trees = await store.claim_due(OPERATOR, "you", 60.0, agents=agents, consumer=consumer)
+    for claim in trees:
+        await store.release(claim)
+    turns = await store.claim_turns(OPERATOR, 0.0, agents=agents, consumer=consumer)
+    return {claim.root_id for claim in trees} | {due.turn.run_id for due in turns}
+
+
+async def calls_of(store: FullStore, targets: Sequence[str] | None, consumer: Consumer | None) -> set[str]:
+    """Return the calls that a process may claim now, and let others claim them again."""
+    return {call.wait.key for call in await store.claim_calls(OPERATOR, 0.0, targets=targets, consumer=consumer)}
+
+
+async def test_the_work_of_a_consumer_is_left_to_it(store: FullStore) -> None:
+    """Also by processes that do not know the targets, or know the agent as one of another target."""
+    for run_id, target in (("r1", "svc1_a"), ("r2", "batch")):
+        await calling(store, run_id, f"w{run_id}", target=target)
+    agents = ["supervisor", "tool:svc1_a:dig", "tool:svc1_ab:dig", "other"]
+    for agent in agents:
+        await store.release((await start_tree(store, f"run of {agent}", agent=agent)).claim)
+    for agent in ("supervisor", "other"):
+        await store.open_conversation(SCOPE, f"c of {agent}", agent)
+        await store.queue_turn(SCOPE, f"c of {agent}", queued(f"turn of {agent}"), when="always")
+    await store.claim_target(OPERATOR, "svc1_a", "me", 60.0, ["supervisor", "another"])
+    await store.claim_target(OPERATOR, "svc1_other", "you", 60.0)
+    me, you = Consumer(owner="me", targets=["svc1_a"]), Consumer(owner="you", targets=["svc1_other"])
+    free = {"run of tool:svc1_ab:dig", "run of other", "turn of other"}
+    own = {"run of supervisor", "run of tool:svc1_a:dig", "turn of supervisor"}
+    for asked in (None, agents):
+        for other in (None, you):
+            assert await work_of(store, asked, other) == free
+        assert await work_of(store, asked, me) == free | own
+    for targets in (None, ["svc1_a", "batch"]):
+        for other in (None, you):
+            assert await calls_of(store, targets, other) == {"wr2"}
+        assert await calls_of(store, targets, me) == {"wr1", "wr2"}
+
+
+async def test_a_doubtful_tree_is_left_to_the_consumer_of_its_target(store: FullStore) -> None:
+    for agent in ("supervisor", "other"):
+        await start_tree(store, f"run of {agent}", agent=agent, seconds=0.0)
+        await store.claim(OPERATOR, f"run of {agent}", "dead", 0.0)
+    await store.claim_target(OPERATOR, "svc1_a", "me", 60.0, ["supervisor"])
+    found = await store.due(OPERATOR)
+    assert (sorted(found.orphaned), list(found.doubtful)) == (["run of other", "run of supervisor"], ["run of other"])
+    me = Consumer(owner="me", targets=["svc1_a"])
+    assert sorted((await store.due(OPERATOR, consumer=me)).doubtful) == ["run of other", "run of supervisor"]
+
+
+@pytest.mark.parametrize("how", ["leaves", "dies"])
+async def test_the_work_of_a_consumer_is_free_after_it(store: FullStore, how: str) -> None:
+    await calling(store, "r1", target="svc1_a")
+    await store.release((await start_tree(store, "r2")).claim)
+    await store.open_conversation(SCOPE, "c1", "supervisor")
+    await store.queue_turn(SCOPE, "c1", queued("q1"), when="always")
+    await store.claim_target(OPERATOR, "svc1_a", "me", 60.0, ["supervisor"])
+    if how == "leaves":
+        await store.leave_target(OPERATOR, "svc1_a", "me")
+    else:
+        await store.claim_target(OPERATOR, "svc1_a", "me", 0.0, ["supervisor"])  # the end of its lease
+    assert [claim.root_id for claim in await store.claim_due(OPERATOR, "you", 60.0)] == ["r2"]
+    assert [due.turn.run_id for due in await store.claim_turns(OPERATOR, 60.0)] == ["q1"]
+    assert [call.wait.key for call in await store.claim_calls(OPERATOR, 60.0)] == ["w1"]
 
 
 async def test_one_of_concurrent_consumers_wins(store: FullStore) -> None:

@@ -218,10 +218,13 @@ ORDER BY due.ready_at, due.run
 LIMIT :limit;
 
 -- name: due_roots
+WITH wanted AS MATERIALIZED (
+    SELECT a.value FROM json_each(
+        coalesce(:agents, (SELECT json_agg(DISTINCT h.agent)::text FROM heads AS h WHERE h.ready_at <= :now))
+    ) AS a WHERE /*free a.value*/
+)
 SELECT due.run AS number, r.run_id AS root_id, r.tenant, r.user_id, due.owner
-FROM json_each(
-    coalesce(:agents, (SELECT json_agg(DISTINCT h.agent)::text FROM heads AS h WHERE h.ready_at <= :now))
-) AS a, LATERAL (
+FROM wanted AS a, LATERAL (
     SELECT h.run, h.ready_at, h.owner FROM heads AS h
     WHERE h.agent = a.value AND h.ready_at <= :now
         AND NOT h.stop AND h.tries = 0 AND (h.process <> :process OR h.process = '')
@@ -235,16 +238,19 @@ LIMIT :limit;
 SELECT 1 FROM operations WHERE due_at <= :now AND state = 'waiting' ORDER BY target, due_at, key LIMIT 1;
 
 -- name: due_calls
+WITH wanted AS MATERIALIZED (
+    SELECT t.value FROM json_each(
+        coalesce(:targets, (SELECT json_agg(DISTINCT o.target)::text FROM operations AS o WHERE o.due_at <= :due))
+    ) AS t WHERE t.value NOT IN (SELECT target FROM consumers WHERE lease > :now AND owner <> :consumer)
+)
 SELECT
     w.key, r.run_id, top.run_id AS root_id, w.agent_path, w.call_id, w.tool, w.kind, w.arguments, w.arguments_hash,
     w.who, w.note, w.opened, w.expires, w.target, w.task,
     NULL AS token, NULL AS verdict, NULL AS content, NULL AS other_arguments, NULL AS by, NULL AS at,
     due.scope_key, r.tenant, r.user_id
-FROM json_each(
-    coalesce(:targets, (SELECT json_agg(DISTINCT o.target)::text FROM operations AS o WHERE o.due_at <= :now))
-) AS t, LATERAL (
+FROM wanted AS t, LATERAL (
     SELECT o.scope_key, o.key, o.run, o.waits_for, o.due_at FROM operations AS o
-    WHERE o.target = t.value AND o.due_at <= :now AND o.state = 'waiting'
+    WHERE o.target = t.value AND o.due_at <= :due AND o.state = 'waiting'
     ORDER BY o.due_at, o.key LIMIT :limit FOR UPDATE SKIP LOCKED
 ) AS due
 JOIN waits AS w ON w.key = due.key AND w.kind = due.waits_for AND w.run = due.run

@@ -13,7 +13,8 @@ FROM operations AS o
 JOIN waits AS w ON w.key = o.key AND w.kind = o.waits_for AND w.run = o.run
 JOIN runs AS r ON r.number = w.run
 JOIN runs AS top ON top.number = r.root
-WHERE o.due_at <= :now AND o.state = 'waiting'
+WHERE o.due_at <= :due AND o.state = 'waiting'
+    AND w.target NOT IN (SELECT target FROM consumers WHERE lease > :now AND owner <> :consumer)
     AND (CAST(:targets AS text) IS NULL OR w.target IN (SELECT value FROM json_each(:targets)))
 ORDER BY o.due_at, w.number
 LIMIT :limit /*for update of o*/;
@@ -34,9 +35,11 @@ WHERE scope_key = :scope_key AND key = :key AND state = 'waiting' AND waits_for 
 SELECT parent_call, scope_key FROM runs WHERE number = ? AND root = number AND parent_id IS NOT NULL;
 
 -- name: claim_target
-INSERT INTO consumers (target, owner, lease) VALUES (:target, :owner, :lease)
+INSERT INTO consumers (target, owner, lease, agents) VALUES (:target, :owner, :lease, :agents)
 ON CONFLICT (target) DO UPDATE SET
     owner = CASE WHEN CAST(:now AS float8) IS NULL OR consumers.lease <= :now THEN excluded.owner ELSE consumers.owner END,
+    agents = CASE WHEN CAST(:now AS float8) IS NULL OR consumers.lease <= :now OR consumers.owner = excluded.owner
+        THEN excluded.agents ELSE consumers.agents END,
     lease = CASE WHEN CAST(:now AS float8) IS NULL OR consumers.lease <= :now OR consumers.owner = excluded.owner THEN excluded.lease
         ELSE consumers.lease END
 RETURNING owner;

@@ -160,7 +160,7 @@ WITH RECURSIVE every (agent) AS (
         SELECT t.tenant FROM turns AS t WHERE t.due AND t.state = 'queued' AND t.agent = w.agent
         ORDER BY t.tenant LIMIT 1
     )
-    FROM wanted AS w
+    FROM wanted AS w WHERE /*free w.agent*/
     UNION ALL
     SELECT f.agent, (
         SELECT t.tenant FROM turns AS t
@@ -181,6 +181,7 @@ SELECT agent, tenant FROM owners WHERE since <= :now ORDER BY since, agent, tena
 WITH chosen AS MATERIALIZED (
     SELECT t.number FROM turns AS t
     WHERE t.due AND t.state = 'queued' AND t.agent = :agent AND t.tenant = :tenant AND t.not_before <= :now
+        AND /*free CAST(:agent AS text)*/
     ORDER BY t.not_before, t.number
     LIMIT :limit /*for update of t*/
 )

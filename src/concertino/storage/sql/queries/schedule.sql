@@ -26,6 +26,9 @@ WHERE h.ready_at <= :now AND (CAST(:agents AS text) IS NULL OR r.agent IN (SELEC
 ORDER BY h.ready_at, h.run
 LIMIT :limit;
 
+-- name: free_roots
+SELECT r.run_id FROM runs AS r WHERE r.run_id IN (SELECT value FROM json_each(:roots)) AND /*free r.agent*/;
+
 -- name: stopping
 SELECT r.run_id FROM heads AS h JOIN runs AS r ON r.number = h.run
 WHERE h.stop AND h.ending IS NULL AND h.root = h.run AND h.state = 'running';
@@ -52,6 +55,6 @@ SELECT 1 WHERE (SELECT min(expires) FROM operations WHERE state = 'waiting') <= 
 SELECT h.run AS number, r.run_id AS root_id, r.tenant, r.user_id, h.owner
 FROM heads AS h JOIN runs AS r ON r.number = h.run
 WHERE h.ready_at <= :now AND (CAST(:agents AS text) IS NULL OR r.agent IN (SELECT value FROM json_each(:agents)))
-    AND NOT h.stop AND h.tries = 0 AND (h.process <> :process OR h.process = '')
+    AND NOT h.stop AND h.tries = 0 AND (h.process <> :process OR h.process = '') AND /*free r.agent*/
 ORDER BY h.ready_at, h.run
 LIMIT :limit /*for update of h*/;
