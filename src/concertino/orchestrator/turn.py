@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ..errors import ContextFloorError, HookError, ProviderError
@@ -31,6 +31,7 @@ from .outcome import (
     StepOutcome,
     Suspend,
     Turn,
+    end_by_result,
     result_message,
 )
 from .recorder import Prepared, record_answer
@@ -116,7 +117,7 @@ class TurnRunner:
             self._plan(turn, calls, turn.calls)
             assert run.tree.store is not None
             assert run.tree.claim is not None
-            await _restore(run, calls, run.tree.store, sure=run.tree.claim.sure)
+            await _restore(run, calls, run.tree.store, opened.ending, sure=run.tree.claim.sure)
             outcome = await self._run_calls(turn.calls, outcome)
         return outcome if isinstance(outcome, Suspend) else await self._account(turn.calls, outcome)
 
@@ -325,6 +326,8 @@ class TurnRunner:
         for result in outcomes:
             if result.data is not None and result.stored:
                 run.keep_data(result.call.name, result.data)
+            if result.ends_run:
+                outcome = end_by_result(outcomes) or outcome
         if self._hooks.config.enable_global_context_update:
             run.tree.content_index += 1
         if choice is not None:
@@ -340,6 +343,7 @@ class TurnRunner:
         """Let the agent change results and conversation, and return the tool choice that it wants next."""
         choice: ToolChoice | None = None
         for outcome in outcomes:
+            content = outcome.content
             try:
                 special = await self._hooks.handle_special_tools(self._run.context, outcome.call, outcome)
             except HookError as error:
@@ -347,6 +351,7 @@ class TurnRunner:
             if special is not None:
                 self._change(special, outcome)
                 choice = special.tool_choice or choice
+            outcome.replaced = outcome.content != content
         return choice
 
     def _change(self, special: Special, outcome: Outcome) -> None:
@@ -452,8 +457,11 @@ def _known(turn: Turn, registry: ToolRegistry) -> Turn:
     return replace(turn, message=known_calls(turn.message, registry), calls=calls)
 
 
-async def _restore(run: RunSession, calls: ToolCalls, store: Store, *, sure: bool) -> None:
-    """Give each call of a resumed turn its stored operation, and the answer that arrived meanwhile."""
+async def _restore(run: RunSession, calls: ToolCalls, store: Store, ending: Collection[str], *, sure: bool) -> None:
+    """Give each call of a resumed turn its stored operation, and the answer that arrived meanwhile.
+
+    *ending* are the keys of the calls whose results end the run.
+    """
     operations = {o.key: o for o in await store.operations(run.scope, run_id=run.id) if o.kind == "tool_call"}
     waits = list(await store.waits(run.scope, run_id=run.id, open=False, limit=10_000))
     known = {wait.key for wait in waits}
@@ -462,4 +470,4 @@ async def _restore(run: RunSession, calls: ToolCalls, store: Store, *, sure: boo
             wait = await store.wait(run.scope, key)  # answered before the call was recorded as waiting
             if wait is not None:
                 waits.append(wait)
-    calls.restore(operations, waits, sure=sure)
+    calls.restore(operations, waits, ending, sure=sure)

@@ -117,6 +117,8 @@ class OpenTurn:
     """How the turn ends, as far as the answer alone decides it."""
     added_before: int
     """The number of messages that the run had added before the answer."""
+    ending: list[str] = field(default_factory=list)
+    """Keys of the calls whose results end the run."""
 
 
 @record(frozen=False)
@@ -250,8 +252,7 @@ class Replay:
         self.state.tool_calls.update(common.counts)
         self.data.update(common.data)
         self._apply_edits(common)
-        position = getattr(entry, "position", None)
-        if position is not None:
+        if (position := getattr(entry, "position", None)) is not None:
             self._apply_position(position)
         match entry:
             case ModelRequested():
@@ -272,6 +273,8 @@ class Replay:
                     self.context = unpack_context(entry.context, self.texts)
             case _:
                 pass
+        if common.ending and self.turn is not None:
+            self.turn.ending += common.ending
 
     def _apply_start(self, entry: Started) -> None:
         self.started = entry
