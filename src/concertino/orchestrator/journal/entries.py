@@ -718,7 +718,7 @@ def unpack_context(written: Sequence[Any], texts: Mapping[str, str]) -> ContextS
 
 
 _NOT_WRITTEN = ("call", "ends_run", "replaced")
-"""Fields of an outcome that its JSON lacks: the operation has the call, and `Common.ending` the calls that end a run."""
+"""Fields of an outcome that its JSON lacks: the operation has the call, `Common.ending` the results that end a run."""
 
 
 def outcome_json(outcome: Outcome) -> Json:

@@ -209,6 +209,8 @@ class Replay:
         except (KeyError, IndexError, TypeError, AttributeError, ValueError, StopIteration, ConfigurationError) as e:
             where = f"run {self.run.start.run_id}, entry {step.seq} ({step.entry.kind})"
             raise DamagedDataError(f"the journal of {where} is damaged: {e!r}; stop or erase the run") from e
+        if step.common.ending and self.turn is not None:
+            self.turn.ending += step.common.ending
         self.entries = step.seq + 1
         if isinstance(step.entry, Started | Resumed):
             self.sources.seconds, self._began = self.seconds, step.at
@@ -273,8 +275,6 @@ class Replay:
                     self.context = unpack_context(entry.context, self.texts)
             case _:
                 pass
-        if common.ending and self.turn is not None:
-            self.turn.ending += common.ending
 
     def _apply_start(self, entry: Started) -> None:
         self.started = entry
