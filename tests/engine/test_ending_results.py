@@ -32,6 +32,7 @@ from concertino import (
 )
 from concertino.agents import EndWith
 from concertino.errors import ToolError
+from concertino.orchestrator.journal.entries import Common, outcome_json
 from concertino.orchestrator.outcome import Outcome
 from concertino.runtime import Runtime
 from concertino.testing import Answer, ScriptedModel, call
@@ -285,8 +286,6 @@ async def test_a_resumed_run_ends_as_its_journal_says(effect: Any, early: bool) 
 
 async def test_a_journal_without_the_entry_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that does not know the field of the entry, or a journal without it: the model reads the result."""
-    from concertino.orchestrator.journal.entries import Common
-
     store, held = MemoryStore(), asyncio.Event()
     with ScriptedModel(call("book"), "Booked.") as model:
         resources = Resources(store=store, models=lambda _: model)
@@ -306,10 +305,8 @@ async def test_a_journal_without_the_entry_continues(monkeypatch: pytest.MonkeyP
 
 
 async def test_an_outcome_with_a_field_of_a_newer_version_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    from concertino.orchestrator.tool_calls import tool_call
-
-    written = tool_call.outcome_json
-    monkeypatch.setattr(tool_call, "outcome_json", lambda outcome: {**written(outcome), "later": 1})
+    written = "concertino.orchestrator.tool_calls.tool_call.outcome_json"
+    monkeypatch.setattr(written, lambda outcome: {**outcome_json(outcome), "later": 1})
     store, held = MemoryStore(), asyncio.Event()
     with ScriptedModel(call("book")) as model:
         resources = Resources(store=store, models=lambda _: model)
