@@ -110,8 +110,8 @@ async def test_a_title_does_not_outlive_the_turn_that_it_is_made_from(skew: int)
     runtime = process(store, ScriptedModel("hi", "A Title", "unused"), Under(DataPolicy(text=KeepFor(3600))))
     conversation = await runtime.conversation(ANN, "c", agent="desk")
     await (await conversation.send("hello")).result()
-    for past in ("UPDATE journal SET at = at - 1800", f"UPDATE ends SET ended = ended - 1800 + {skew}"):
-        await store._connection.run(lambda connection, past=past: connection.execute(past))
+    past = f"UPDATE journal SET at = at - 1800; UPDATE ends SET ended = ended - 1800 + {skew}"
+    await store._connection.run(lambda connection: connection.executescript(past))
     assert await conversation.title() == "A Title"
     kept = "SELECT erase_at - strftime('%s', 'now') FROM conversation_texts WHERE kind = 'title'"
     (left,) = await store._connection.run(lambda connection: connection.execute(kept).fetchone())
