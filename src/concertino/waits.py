@@ -10,6 +10,8 @@ from .records import record
 
 ASK_PERSON = "ask_person"
 """The name in `Wait.tool` for the question of a tool to a person."""
+MOST_WAITS = 10_000
+"""The number of a run's waits that its resumption reads."""
 WaitKind = Literal["approval", "result"]
 """`approval`: a person must allow the call before it runs. `result`: the call's result arrives from outside."""
 Verdict = Literal["approved", "denied", "result", "failed", "expired", "cancelled"]

@@ -64,8 +64,8 @@ async def test_a_claim_of_many_queued_turns_takes_as_many_round_trips_as_one(url
     assert len(many) == len(one) == CLAIM
 
 
-WAKE = {"load": 1, "operations": 2, "waits": 1}
-"""Reads from an approval to the end of its turn: operations once for the tree and once for the turn's calls."""
+WAKE = {"load": 1, "open_tree": 1}
+"""Reads from an approval to the end of its turn."""
 
 
 class Guarded(Desk):
@@ -81,7 +81,7 @@ async def test_a_wake_up_reads_the_journal_once(url: str, schema: str, monkeypat
             await (await runtime.start(Chat(message="x", scope=scope), "desk")).result()
             (wait,) = await store.approvals(scope)
             reads: Counter[str] = Counter()
-            for name in (*WAKE, "run"):
+            for name in (*WAKE, "run", "runs", "operations", "waits", "usage", "accounts"):
                 count_calls(monkeypatch, store, name, reads)
             await runtime.approve(scope, wait.key)
             live = runtime.live(scope, wait.run_id)
@@ -94,8 +94,8 @@ ANSWER = 5
 """Round trips of an answer: begin, lock, operation, answer, commit."""
 LOAD = 5
 """Round trips of a journal: run, snapshot, entries with messages and media, texts, commit."""
-OPEN_EVENTS = 1
-"""Round trips of opening the log of a resumed tree."""
+OPEN_TREE = 1
+"""Round trips of reading what else a resumed tree has open."""
 
 
 async def test_an_answer_a_load_and_the_log_share_round_trips(url: str, schema: str) -> None:
@@ -110,9 +110,9 @@ async def test_an_answer_a_load_and_the_log_share_round_trips(url: str, schema: 
         with counted_trips() as load:
             assert await store.load(scope, wait.run_id, from_snapshot=True) is not None
         claim = await store.claim(scope, wait.run_id, "another", 60)
-        with counted_trips() as log:
-            assert (await store.open_events(claim))[0] > 0
-    assert (len(answer), len(load), len(log)) == (ANSWER, LOAD, OPEN_EVENTS)
+        with counted_trips() as open_tree:
+            assert (await store.open_tree(claim)).last_event > 0
+    assert (len(answer), len(load), len(open_tree)) == (ANSWER, LOAD, OPEN_TREE)
 
 
 async def test_operations_without_media_are_read_in_one_round_trip(url: str, schema: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from psycopg import pq
 
 from concertino.storage.postgres.direct import Lane, Strand
-from concertino.storage.postgres.single_trip import Call
+from concertino.storage.postgres.single_trip import Call, joined
 
 _AWAITED = ("._fetch_gen", "._sync_gen", "._exit_gen")
 """The waits in pipeline mode that last until the server has answered."""
@@ -31,10 +31,10 @@ def counted_trips() -> Iterator[list[str]]:
             found.append(name)
         return waits(self, work, *arguments, **options)
 
-    def send(self: Lane, strand: Strand, call: Call, loop: Any) -> bool:
-        sent = sends(self, strand, call, loop)
+    def send(self: Lane, strand: Strand, calls: Sequence[Call], loop: Any) -> bool:
+        sent = sends(self, strand, calls, loop)
         if sent:
-            found.append(call.sql)
+            found.append(joined(tuple([call.sql for call in calls])))
         return sent
 
     with pytest.MonkeyPatch.context() as patch:

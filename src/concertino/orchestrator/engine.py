@@ -405,7 +405,7 @@ class ToolOrchestrator:
             return False
         self._result = result_of(run, status, error, waiting, output)
         if status != "suspended":
-            if self._resume and self._parent is None:
+            if self._parent is None and run.tree.runs_below:
                 await seal_below(run.tree, "cancelled", "the run above it has ended")
             try:
                 await record_end(run, status, error, read=run.journal.processed)

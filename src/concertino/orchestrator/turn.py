@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ..errors import ContextFloorError, HookError, ProviderError
@@ -117,7 +117,7 @@ class TurnRunner:
             self._plan(turn, calls, turn.calls)
             assert run.tree.store is not None
             assert run.tree.claim is not None
-            await _restore(run, calls, run.tree.store, opened.ending, sure=run.tree.claim.sure)
+            await _restore(run, calls, opened, run.tree.store, sure=run.tree.claim.sure)
             outcome = await self._run_calls(turn.calls, outcome)
         return outcome if isinstance(outcome, Suspend) else await self._account(turn.calls, outcome)
 
@@ -457,17 +457,14 @@ def _known(turn: Turn, registry: ToolRegistry) -> Turn:
     return replace(turn, message=known_calls(turn.message, registry), calls=calls)
 
 
-async def _restore(run: RunSession, calls: ToolCalls, store: Store, ending: Collection[str], *, sure: bool) -> None:
-    """Give each call of a resumed turn its stored operation, and the answer that arrived meanwhile.
-
-    *ending* are the keys of the calls whose results end the run.
-    """
-    operations = {o.key: o for o in await store.operations(run.scope, run_id=run.id) if o.kind == "tool_call"}
-    waits = list(await store.waits(run.scope, run_id=run.id, open=False, limit=10_000))
+async def _restore(run: RunSession, calls: ToolCalls, opened: OpenTurn, store: Store, *, sure: bool) -> None:
+    """Give each call of a resumed turn its stored operation, and the answer that arrived meanwhile."""
+    operations = {each.key: each for each in opened.operations if each.kind == "tool_call"}
+    waits = list(opened.waits)
     known = {wait.key for wait in waits}
     for key, operation in operations.items():
         if operation.state in ENDED and operation.outcome is None and key not in known:
             wait = await store.wait(run.scope, key)  # answered before the call was recorded as waiting
             if wait is not None:
                 waits.append(wait)
-    calls.restore(operations, waits, ending, sure=sure)
+    calls.restore(operations, waits, opened.ending, sure=sure)

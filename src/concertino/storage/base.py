@@ -32,7 +32,6 @@ from .types import (
     Head,
     Memory,
     RunStart,
-    StoredEvents,
     StoredJournal,
     StoredMessage,
     StoredRun,
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
         StoredHistory,
         StoredTurn,
     )
+    from .open_tree import OpenTree
 
 
 class JournalStore(Protocol):
@@ -159,6 +159,10 @@ class Queries(Protocol):
 class OperationStore(Protocol):
     """Open operations, their waits, commands to runs, and the accounts that runs draw on."""
 
+    async def open_tree(self, claim: Claim, *, after: int = -1) -> OpenTree:
+        """Return what the holder of *claim* needs to resume the tree, with the usage after the root's entry *after*."""
+        ...
+
     async def operations(
         self, scope: AnyScope, *, root_id: str | None = None, run_id: str | None = None
     ) -> Sequence[Operation]:
@@ -245,13 +249,6 @@ class EventStore(Protocol):
 
     async def end_events(self, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
         """Close the log of a root that ended without a process, with one row of *items*; not if it is closed."""
-        ...
-
-    async def open_events(self, claim: Claim) -> tuple[int, Sequence[StoredEvents]]:
-        """Return the number of the last event of the claimed tree, and the rows whose work a crash undid.
-
-        These are the rows that no entry of their run's journal covers, and pieces without their complete event.
-        """
         ...
 
     async def events(self, scope: AnyScope, root_id: str, after: int = 0, limit: int = 64) -> EventPage:

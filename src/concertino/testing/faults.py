@@ -234,7 +234,7 @@ class FaultyStore:
     load = _delegated("load")
     add_events = _delegated("add_events")
     end_events = _delegated("end_events")
-    open_events = _delegated("open_events")
+    open_tree = _delegated("open_tree")
     events = _delegated("events")
     event_positions = _delegated("event_positions")
     operations = _delegated("operations")

@@ -100,6 +100,7 @@ class Tree:
         "patience",
         "policies",
         "root_id",
+        "runs_below",
         "shared",
         "store",
         "stored_events",
@@ -133,6 +134,8 @@ class Tree:
         """Passes the events so far to the store, before an entry of a run's journal; None without a log of events."""
         self.stored_events: tuple[int, Sequence[StoredEvents]] | None = None
         """The log of events of a resumed tree: the last number, and the rows whose work was undone."""
+        self.runs_below = False
+        """Whether runs below the root had not ended when the tree was resumed."""
         self.on_stop: Callable[[], None] | None = None
         """Cancels the root run; set by the engine that drives it."""
         self._below: set[asyncio.Task[Any]] = set()

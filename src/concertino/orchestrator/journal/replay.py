@@ -14,6 +14,7 @@ from ...context_state import ContextState
 from ...errors import ConfigurationError, DamagedDataError, ErasedError, RunStateError, StorageError
 from ...events import StopReceipt
 from ...messages import AssistantMessage, Media, Message, SystemMessage, ToolCall, ToolSpec, UserMessage
+from ...operations import Operation
 from ...providers.base import ModelRequest, OutputSchema
 from ...records import record
 from ...scope import AnyScope
@@ -23,6 +24,7 @@ from ...token_engine.edits import Edit, Summarize, decode_edits
 from ...token_engine.view import View
 from ...unread_messages import UNREAD, has_unread
 from ...usage import UsageRecord
+from ...waits import Wait
 from ..outcome import CONTINUE, Finish, StepOutcome
 from ..run_state import RunState
 from .entries import (
@@ -61,7 +63,6 @@ class JournalStep:
     epoch: int
     """The number of the claim under which it was appended; a new process has a greater one."""
     step: int
-    """The loop's step."""
     at: float
     """Seconds since the epoch, by the store's clock."""
     entry: JournalEntry
@@ -119,6 +120,9 @@ class OpenTurn:
     """The number of messages that the run had added before the answer."""
     ending: list[str] = field(default_factory=list)
     """Keys of the calls whose results end the run."""
+    operations: Sequence[Operation] = ()
+    """The run's operations, as stored, and its waits, which are not older: an answer may have come in between."""
+    waits: Sequence[Wait] = ()
 
 
 @record(frozen=False)
@@ -290,9 +294,8 @@ class Replay:
             return before
         turn, first, count = entry.follows
         if len(self.history) != count:
-            raise ErasedError(
-                f"run {self.run.start.run_id} follows turn {turn}, whose messages were erased; it cannot be resumed"
-            )
+            run_id = self.run.start.run_id
+            raise ErasedError(f"run {run_id} follows turn {turn}, whose messages were erased; it cannot be resumed")
         return (*before[:first], *self.history, *before[first:])
 
     def _apply_log(self, common: Common, messages: Sequence[StoredMessage]) -> None:
@@ -419,9 +422,8 @@ def replay(journal: StoredJournal, before_step: int | None = None) -> Replay:
         if before_step is not None and step.step == before_step and isinstance(step.entry, ModelRequested):
             return found
     if before_step is not None:
-        raise RunStateError(
-            f"run {journal.run.start.run_id} has no step {before_step}; choose one from 1 to {found.state.step}"
-        )
+        run_id, last = journal.run.start.run_id, found.state.step
+        raise RunStateError(f"run {run_id} has no step {before_step}; choose one from 1 to {last}")
     return found
 
 
@@ -438,8 +440,7 @@ async def load_replay(
 ) -> Replay | None:
     """Return the state of a run, read from its last snapshot on if that can be used; None if the run is unknown.
 
-    A *journal* that was read so is not read again.
-    Messages out of view are not read then; `UNREAD` stands for them. Raises `ErasedError`, `StorageError`.
+    A *journal* read so is kept. `UNREAD` stands for messages out of view. Raises `ErasedError`, `StorageError`.
     """
     journal = journal or await store.load(scope, run_id, from_snapshot=True)
     if journal is not None and journal.snapshot and journal.run.end is None:
@@ -466,9 +467,8 @@ def started_of(journal: StoredJournal) -> Started:
     """Return what the run was given. Raises `ErasedError`, `StorageError`."""
     first = next(read_steps(journal), None)
     if first is None or not isinstance(first.entry, Started):
-        raise DamagedDataError(
-            f"the journal of run {journal.run.start.run_id} is damaged: it does not begin with a start"
-        )
+        run_id = journal.run.start.run_id
+        raise DamagedDataError(f"the journal of run {run_id} is damaged: it does not begin with a start")
     return first.entry
 
 

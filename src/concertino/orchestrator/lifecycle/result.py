@@ -10,7 +10,7 @@ from ...context_state import ContextReport, ModelPrice
 from ...errors import InvalidOutputError, LimitError
 from ...events import RunResult, RunStatus
 from ...usage import UsageRecord
-from ...waits import Wait
+from ...waits import MOST_WAITS, Wait
 from ..hooks import Hooks, reviewed_text, within_patience
 from ..journal.replay import Replay
 from ..outcome import CONTINUE, Finish, Limited, NextStep
@@ -139,7 +139,7 @@ async def open_waits(run: RunSession) -> list[Wait]:
     store = run.tree.store
     assert store is not None
     below = run.path + "/"
-    waits = await store.waits(run.scope, root_id=run.tree.root_id, limit=10_000)
+    waits = await store.waits(run.scope, root_id=run.tree.root_id, limit=MOST_WAITS)
     return [wait for wait in waits if wait.agent_path == run.path or wait.agent_path.startswith(below)]
 
 

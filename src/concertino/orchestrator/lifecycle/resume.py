@@ -18,10 +18,11 @@ from ...storage.types import Claim, StoredJournal
 from ...token_engine.digests import RECALL
 from ...token_engine.edits import decode_edits
 from ...token_engine.token_engine import TokenEngine
+from ...waits import MOST_WAITS, Wait
 from ..chat import Attachment, Chat
 from ..journal.entries import Resumed, unpack_context
 from ..journal.lease import Claimed
-from ..journal.replay import Replay, load_replay
+from ..journal.replay import OpenTurn, Replay, load_replay
 from ..journal.snapshot import Booked
 from ..meter import Meter
 from ..model_call.request import offer_recall
@@ -61,19 +62,12 @@ async def resume(run: RunSession, parent: Parent | None, claimed: Claimed | None
         run.journal.conversation_id = run.chat.conversation_id
         if claim is not None:
             tree.claim = replace(claim, payer=found.started.payer)
-            accounts, usage, operations, _ = await asyncio.gather(
-                store.accounts(run.scope, run_id=found.started.payer or run.id),
-                store.usage(run.scope, run.id, after=found.snapshot_at if found.snapshot else -1),
-                store.operations(run.scope, root_id=run.id),  # the root's are among its tree's
-                _read_log(run, store, claim),
-            )
-            tree.budgeted = bool(accounts)
-            for record in usage:
-                tree.ledger.book(record)
-        else:
-            operations = await store.operations(run.scope, run_id=run.id)
+        operations, waits = await _read_open(run, found, store, root=claim is not None)
         run.first_record = None
         _restore(run, found, store)
+        own = [operation for operation in operations if operation.run_id == run.id]
+        if isinstance(run.opened, OpenTurn):
+            run.opened.operations, run.opened.waits = own, waits
         if parent is None:
             run.meter = Meter(run.limits)
             run.meter.open_runs = 1
@@ -85,7 +79,7 @@ async def resume(run: RunSession, parent: Parent | None, claimed: Claimed | None
             run.meter.restore_usage([lost_usage(operation, run.path)[0] for operation in lost])
         if not here:
             run.meter.restore_run(found.state.tool_calls, found.seconds, found.at)
-        _restore_operations(run, [each for each in operations if each.run_id == run.id])
+        _restore_operations(run, own)
         assert tree.claim is not None
         await run.journal.append(Resumed(sure=tree.claim.sure, process=process_name(tree.claim.owner)), run.state.step)
     except BaseException:
@@ -95,9 +89,25 @@ async def resume(run: RunSession, parent: Parent | None, claimed: Claimed | None
     return found
 
 
-async def _read_log(run: RunSession, store: Store, claim: Claim) -> None:
+async def _read_open(
+    run: RunSession, found: Replay, store: Store, *, root: bool
+) -> tuple[Sequence[Operation], Sequence[Wait]]:
+    """Return the operations of the run and, of a *root*, of all its tree, and the waits of the run.
+
+    With a root, restore what the tree's runs share.
+    """
+    tree = run.tree
+    if not root:
+        operations = await store.operations(run.scope, run_id=run.id)
+        return operations, await store.waits(run.scope, run_id=run.id, open=False, limit=MOST_WAITS)
+    assert tree.claim is not None
+    opened = await store.open_tree(tree.claim, after=found.snapshot_at if found.snapshot else -1)
+    tree.budgeted, tree.runs_below = bool(opened.accounts), opened.runs_below
     if run.recorder is not None:
-        run.tree.stored_events = await store.open_events(claim)
+        tree.stored_events = opened.last_event, opened.undone
+    for record in opened.usage:
+        tree.ledger.book(record)
+    return opened.operations, opened.waits
 
 
 async def _booked(run: RunSession, found: Replay, store: Store) -> Booked:

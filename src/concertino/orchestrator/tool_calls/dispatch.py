@@ -12,7 +12,7 @@ from ...errors import EngineError, HookError, StorageError
 from ...events import CallWaiting, MediaDigest, ToolDone, ToolFailed, ToolStarted
 from ...messages import ToolCall
 from ...operations import Operation
-from ...waits import Wait
+from ...waits import MOST_WAITS, Wait
 from ..hooks import Hooks
 from ..outcome import Outcome, Suspend
 from ..recorder import record_calls, record_suspension
@@ -200,7 +200,7 @@ class ToolCalls:
         assert store is not None
         waits: Sequence[Wait] = ()
         if any(call.state == "waiting" and call.waits_for != "sub_agent" for call in self._calls):
-            waits = await store.waits(self._run.scope, run_id=self._run.id, open=False, limit=10_000)
+            waits = await store.waits(self._run.scope, run_id=self._run.id, open=False, limit=MOST_WAITS)
         taken = any([await may_continue(call, store, self._run.scope) for call in self._calls])
         for call in self._calls:
             wait = _answer(waits, call.key, call.waits_for) if call.state == "waiting" else None

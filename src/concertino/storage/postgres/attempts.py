@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import time
-from itertools import count
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import count, zip_longest
 from typing import Any
 
 import psycopg
@@ -13,7 +15,7 @@ from ..sql.jobs import Outcome
 from ..sql.session import Sealer, Write
 from .errors import OLD_PLAN, READ_ONLY, explain, is_conflict, may_pass
 from .session import LostError, PostgresSession
-from .single_trip import UNUSUAL, Call, call_of
+from .single_trip import UNUSUAL, Call, call_of, calls_of
 
 _CONFLICTS = 5
 """How often work is repeated because another transaction inserted the same key."""
@@ -25,6 +27,34 @@ class Attempts:
     def __init__(self, name: str, patience: float, read_only: bool, sealer: Sealer | None) -> None:
         """Name the database for messages."""
         self._name, self._patience, self._read_only, self._sealer = name, patience, read_only, sealer
+
+    def outcomes(
+        self, session: PostgresSession, works: Sequence[Any], calls: Sequence[Call], failure: psycopg.Error | None
+    ) -> Iterator[Outcome]:
+        """Return the outcomes of *works*, done in their order.
+
+        The *calls* of the first ones may have been sent before; *failure* is the error of that attempt.
+        """
+        if not calls and len(works) > 1:
+            calls, done = self._together(session, works)
+            yield from done
+            works, calls = works[len(done) :], calls[len(done) :]
+        for work, call in zip_longest(works, calls):
+            yield self.outcome(session, work, call, failure)
+            failure = None
+
+    def _together(self, session: PostgresSession, works: Sequence[Any]) -> tuple[Sequence[Call], Sequence[Outcome]]:
+        """Try to do the first two of *works* in one transaction. Return the calls for them, and their outcomes, if any.
+
+        Whatever goes wrong, the calls can be repeated one by one: each has a token, and is done once.
+        """
+        calls: Sequence[Call] = ()
+        with suppress(Exception):
+            calls = calls_of(works, self._sealer)
+            if len(calls) > 1 and None not in (values := session.call(calls)):
+                return calls, [(call.result(value), None) for call, value in zip(calls, values, strict=True)]
+        session.reset()
+        return calls, ()
 
     def outcome(self, session: PostgresSession, work: Any, call: Call | None, failure: psycopg.Error | None) -> Outcome:
         """Return the outcome of *work*, repeated while that may help.
@@ -71,7 +101,7 @@ def _done(session: PostgresSession, work: Any, call: Call | None, failure: psyco
     """
     if failure is not None:
         raise failure
-    if call is not None and (found := session.call(call)) is not None:
+    if call is not None and (found := session.call([call])[0]) is not None:
         return call.result(found)
     if not isinstance(work, Write):
         return work(session)

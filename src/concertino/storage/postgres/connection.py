@@ -10,16 +10,18 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from queue import Empty
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from ...errors import StorageError
+from ..sql.events import AddingEvents
 from ..sql.jobs import Job, deliver, set_futures
 from ..sql.session import Write
 from .attempts import Attempts
 from .direct import Lane, Strand, running_loop
 from .session import Connect, PostgresSession
-from .single_trip import DIRECT, call_of
+from .single_trip import DIRECT, Call, calls_of
 
 if TYPE_CHECKING:
     from .sealer import Sealer
@@ -116,90 +118,124 @@ class PooledConnection:
             if tree:
                 self._strands[tree] = strand
             self._open += 1
-            lane = self._free_lane(job)
+            # An entry may follow events at once: then both are one transaction.
+            soon = isinstance(work, AddingEvents) and bool(self._threads)
+            lane = None if soon else self._free_lane(job)
             if lane is None:
                 self._waiting.append(strand)
-                if len(self._threads) < self._most:
-                    thread = threading.Thread(target=self._work, name="concertino-postgres", daemon=True)
-                    self._threads.append(thread)
-                    thread.start()
+                if not soon:
+                    self._add_thread()
         if lane is not None:
             self._begin(lane, strand)
+        elif soon:
+            job.loop.call_soon(self._begin_next)
         return job.future
+
+    def _begin_next(self) -> None:
+        """Begin the first waiting strand if a session is free or can be made."""
+        with self._lock:
+            if not self._waiting:
+                return
+            lane = self._free_lane(self._waiting[0].jobs[0])
+            if lane is None:
+                self._add_thread()
+                return
+            strand = self._waiting.popleft()
+        self._begin(lane, strand)
+
+    def _add_thread(self) -> None:
+        """Start the thread of another session, unless there are enough; with the lock."""
+        if len(self._threads) < self._most:
+            thread = threading.Thread(target=self._work, name="concertino-postgres", daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def _free_lane(self, job: Job) -> Lane | None:
         """Take a free session for *job*, if there is one; with the lock."""
-        for lanes in (self._watched, self._free) if self._is_direct(job) else (self._free, self._watched):
+        for lanes in (self._watched, self._free) if _is_direct(job, self._sealer) else (self._free, self._watched):
             for index in reversed(range(len(lanes))):
                 if lanes[index].serves(job.loop):
                     return lanes.pop(index)
         # Another event loop may be busy: take its session only if no new one can be made.
         return self._watched.pop() if self._watched and len(self._threads) == self._most else None
 
-    def _is_direct(self, job: Job) -> bool:
-        """Return whether the event loop may do *job* itself: to seal content may take a while."""
-        return self._sealer is None and type(job.work) in DIRECT
-
     def _begin(self, lane: Lane, strand: Strand) -> None:
         """Send the call of the first job of *strand*, or else let the thread do the jobs."""
         job = strand.jobs[0]
-        if self._is_direct(job) and job.loop is running_loop():
+        if _is_direct(job, self._sealer) and job.loop is running_loop():
             assert isinstance(job.work, Write)
             with suppress(Exception):  # a value that cannot be encoded, for one: the thread reports it
-                call = call_of(job.work)
-                if call is not None and lane.send(strand, call, job.loop):
+                calls = calls_of([each.work for each in islice(strand.jobs, 2) if each.loop is job.loop])
+                if calls and lane.send(strand, calls, job.loop):
                     return
         lane.give(strand)
 
-    def _end_call(self, lane: Lane, value: Any) -> None:
-        """Deliver the *value* of the call that was sent on *lane*; None: leave it to the thread."""
+    def _end_calls(self, lane: Lane, values: list[Any] | None) -> None:
+        """Deliver the *values* of the calls that were sent on *lane*; what is None is left to the thread."""
         strand, lane.strand = lane.strand, None
-        assert strand is not None and strand.call is not None
-        if value is None:
+        assert strand is not None
+        if values is None:
             lane.give(strand)
             return
-        job = strand.jobs[0]
-        try:
-            job.outcome = strand.call.result(value), None
-        except Exception as error:  # noqa: BLE001 - the caller raises it
-            job.outcome = None, error
-        set_futures([job])
-        strand.call = None
+        done: list[Job] = []
+        left: list[Call] = []
+        for number, (call, value) in enumerate(zip(strand.calls, values, strict=True)):
+            job = strand.jobs[number]  # others may be added meanwhile
+            if value is None:
+                left.append(call)
+                continue
+            done.append(job)
+            try:
+                job.outcome = call.result(value), None
+            except Exception as error:  # noqa: BLE001 - the caller raises it
+                job.outcome = None, error
+        set_futures(done)
+        strand.calls = left
         following: Strand | None = None
         with self._lock:
-            strand.jobs.popleft()
-            self._put_back(strand)
-            if self._waiting:
-                following = self._waiting.popleft()
-            elif self._open or not self._closing:
-                self._watched.append(lane)
-                return
-        if following is None:
-            lane.give(None)
+            for job in done:
+                strand.jobs.remove(job)
+            if left:
+                following = strand
+            else:
+                self._put_back(strand)
+                if self._waiting:
+                    following = self._waiting.popleft()
+                elif self._open or not self._closing:
+                    self._watched.append(lane)
+                    return
+        if following is None or left:
+            lane.give(following)
         else:
             self._begin(lane, following)
 
     def _rescue(self) -> None:
-        """Let threads repeat the calls of event loops that have ended."""
+        """Let threads do the work of event loops that have ended."""
         with self._lock:
+            while self._waiting and not self._waiting[0].jobs[0].loop.is_running():
+                lanes = self._free or self._watched
+                if not lanes:
+                    break  # each session takes the next strand when it has ended its own
+                lanes.pop().give(self._waiting.popleft())
             for lane in self._lanes:
                 if lane.strand is not None and lane.loop is not None and not lane.loop.is_running():
                     lane.fail()
 
     def _work(self) -> None:
         session = self._session()
-        lane = Lane(session, self._end_call)
+        lane = Lane(session, self._end_calls)
         with self._lock:
             self._lanes.append(lane)
         while (strand := self._next(lane)) is not None:
-            call, error = strand.call, strand.error
-            strand.call = strand.error = None
-            jobs = self._taken(strand)
-            for job in jobs:
-                job.outcome = self._attempts.outcome(session, job.work, call, error)
-                call = error = None
+            calls, error = strand.calls, strand.error
+            strand.calls, strand.error = (), None
+            with self._lock:
+                jobs = strand.take(MAX_BATCH)
+            outcomes = self._attempts.outcomes(session, [job.work for job in jobs], calls, error)
+            for job, outcome in zip(jobs, outcomes, strict=True):
+                job.outcome = outcome
             deliver(jobs)
-            del jobs, job, call  # they may be large
+            del jobs, job, outcome, outcomes, calls  # they may be large
             with self._lock:
                 self._put_back(strand)
         session.close()
@@ -222,10 +258,6 @@ class PooledConnection:
                 lane.take_over()
                 return strand
             self._rescue()  # an event loop does not announce its end
-
-    def _taken(self, strand: Strand) -> list[Job]:
-        with self._lock:
-            return [strand.jobs.popleft() for _ in range(min(len(strand.jobs), MAX_BATCH))]
 
     def _put_back(self, strand: Strand) -> None:
         """Queue *strand* if it has more jobs, or else end it; with the lock."""
@@ -265,6 +297,11 @@ class PooledConnection:
         self._begin_closing()
         for thread in tuple(self._threads):
             thread.join()
+
+
+def _is_direct(job: Job, sealer: Sealer | None) -> bool:
+    """Return whether the event loop may do *job* itself: to seal content may take a while."""
+    return sealer is None and type(job.work) in DIRECT
 
 
 def _called(work: Callable[..., T], arguments: Any, options: Any, session: PostgresSession) -> T:

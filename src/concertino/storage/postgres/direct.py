@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import Context
-from itertools import count
 from queue import SimpleQueue
 from typing import Any
 
@@ -19,44 +18,40 @@ import psycopg
 from psycopg import pq
 from psycopg.errors import error_from_result
 from psycopg.pq.abc import PGconn, PGresult
-from pydantic_core import from_json
 
 from ..sql.jobs import Job
-from .session import PostgresSession
-from .single_trip import UNUSUAL, Call
+from .session import PostgresSession, encoded, new_name, values_of
+from .single_trip import Call, joined
 
 _NOT_PREPARED = "26000"
 """SQLSTATE of an unknown prepared statement: psycopg deallocates all of them after a rollback."""
 _PAUSE = 0.1
 """Seconds between two checks whether the event loop of another thread still runs."""
-_numbers = count()
 
 
 class Strand:
     """Jobs to be done one after the other: the writes to one tree, or a single call."""
 
-    __slots__ = ("call", "error", "jobs", "tree")
+    __slots__ = ("calls", "error", "jobs", "tree")
 
     def __init__(self, tree: str) -> None:
         self.tree = tree
         self.jobs: deque[Job] = deque()
-        self.call: Call | None = None
-        """The call of the first job once it was sent. It has a token, so the server does a repeated call only once."""
+        self.calls: Sequence[Call] = ()
+        """The calls of the first jobs once they were sent. A write has a token: the server does it only once."""
         self.error: psycopg.Error | None = None
-        """The error of that call."""
+        """The error of the first call."""
 
-
-class _NothingDoneError(psycopg.Error):
-    """A function has returned NULL: its work is left to the rules."""
-
-    sqlstate = UNUSUAL
+    def take(self, most: int) -> list[Job]:
+        """Remove and return the first jobs, at *most* so many."""
+        return [self.jobs.popleft() for _ in range(min(len(self.jobs), most))]
 
 
 class Lane:
     """A session with its thread. An event loop may use it instead, and then watches the connection."""
 
     def __init__(self, session: PostgresSession, done: Callable[[Lane, Any], None]) -> None:
-        """*done* is called with the JSON value of a call, or with None if the thread has to do it."""
+        """*done* is called with the JSON values of the calls, or with None if the thread has to do them."""
         self.session = session
         self.inbox: SimpleQueue[Strand | None] = SimpleQueue()
         """Work for the thread; None ends it."""
@@ -79,14 +74,14 @@ class Lane:
         """Return whether a job of *loop* need not wait for another event loop."""
         return self.loop is None or self.loop is loop or not self.loop.is_running()
 
-    def send(self, strand: Strand, call: Call, loop: asyncio.AbstractEventLoop) -> bool:
-        """Send the *call* of the first job of *strand* without waiting; return whether it is in flight."""
-        strand.call = call
+    def send(self, strand: Strand, calls: Sequence[Call], loop: asyncio.AbstractEventLoop) -> bool:
+        """Send the *calls* of the first jobs of *strand* without waiting; return whether they are in flight."""
+        strand.calls = calls
         try:
             if not self._watch(loop):
                 return False
             self._begun, self._answer = loop.time(), None
-            self._query(call)
+            self._query(calls)
         except UnicodeError:  # nothing was sent
             return False
         except psycopg.Error as error:
@@ -150,15 +145,14 @@ class Lane:
         self.loop = loop
         return True
 
-    def _query(self, call: Call) -> None:
-        """Send *call*, or have its statement prepared first."""
-        pgconn, loop, name = self._pgconn, self.loop, self.session.prepared.get(call.sql)
+    def _query(self, calls: Sequence[Call]) -> None:
+        """Send *calls*, or have their statement prepared first."""
+        pgconn, loop, sql = self._pgconn, self.loop, joined(tuple([call.sql for call in calls]))
         assert pgconn is not None and loop is not None
-        # It may fail, so it comes before anything is sent.
-        arguments = [None if text is None else text.encode() for text in call.arguments]
-        if name is None:
-            self._unprepared = b"call_%d" % next(_numbers)
-            pgconn.send_prepare(self._unprepared, call.sql.encode())
+        arguments = encoded(calls)  # it may fail, so it comes before anything is sent
+        if (name := self.session.prepared.get(sql)) is None:
+            self._unprepared = new_name()
+            pgconn.send_prepare(self._unprepared, sql.encode())
         else:
             self._unprepared = None
             pgconn.send_query_prepared(name, arguments)
@@ -186,7 +180,7 @@ class Lane:
                 if (found := pgconn.get_result()) is not None:
                     self._answer = found
                 elif not self._went_on(self.strand):
-                    self._done(self, self._value(self.strand))
+                    self._done(self, self._values(self.strand))
                     break
         except psycopg.Error as error:
             if self.strand is not None:
@@ -195,32 +189,30 @@ class Lane:
                 self._lose()  # the server has closed the connection
 
     def _went_on(self, strand: Strand) -> bool:
-        """Send the call of *strand* if the answer confirms the preparation of its statement. Return whether it did."""
-        call, answer = strand.call, self._answer
-        assert call is not None
+        """Send the calls of *strand* if the answer confirms the preparation of their statement.
+
+        Return whether it did.
+        """
+        answer = self._answer
         if self._unprepared is None or answer is None or answer.status != pq.ExecStatus.COMMAND_OK:
             return False
-        self.session.prepared[call.sql] = self._unprepared
+        self.session.prepared[joined(tuple([call.sql for call in strand.calls]))] = self._unprepared
         self._answer = None
-        self._query(call)
+        self._query(strand.calls)
         return True
 
-    def _value(self, strand: Strand) -> Any:
-        """Return the value of the function; None if the call has failed or done nothing."""
+    def _values(self, strand: Strand) -> list[Any] | None:
+        """Return the values of the functions, or None if the statement has failed. None stands for nothing done."""
         answer = self._answer
         assert answer is not None
         if answer.status != pq.ExecStatus.TUPLES_OK:
             error = error_from_result(answer)
             if error.sqlstate == _NOT_PREPARED:
                 self.session.prepared.clear()
-            elif error.sqlstate is not None:  # the answer of the server, not of the library to a lost connection
-                strand.error = error
+            elif error.sqlstate is not None and len(strand.calls) == 1:  # of two calls, either may have failed
+                strand.error = error  # the answer of the server, not of the library to a lost connection
             return None
-        value = answer.get_value(0, 0)
-        if value is None:
-            strand.error = _NothingDoneError()
-            return None
-        return from_json(value)
+        return values_of(answer)
 
     def _end_silence(self) -> None:
         """Give up a call that is not answered in time, as through a link that drops everything."""

@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import psycopg
 from psycopg import RawCursor, pq
+from psycopg.errors import InvalidSqlStatementName, error_from_result
+from psycopg.generators import execute
+from psycopg.pq.abc import PGresult
+from pydantic_core import from_json
 
 from ...errors import StorageError
 from ...scope import OPERATOR, AnyScope
 from ..sql.session import Cursor
 from ..sql.statements import kind_of, limited, read_statements, shared_queries
-from .single_trip import Call
+from .single_trip import Call, joined
 
 if TYPE_CHECKING:
     from .sealer import Sealer
@@ -38,6 +42,7 @@ _NUMBERED = (
 _PARAMETER = re.compile(r"(?<![:\w]):(\w+)|\?")
 _FOR_UPDATE = re.compile(r"/\*for update of (\w+)\*/")
 """Marks rows that several processes want to change: each takes the free ones."""
+_numbers = count()
 _CLOCK = "extract(epoch FROM clock_timestamp())::float8"
 
 
@@ -62,6 +67,31 @@ def numbered(sql: str) -> tuple[str, tuple[str, ...]]:
         return f"${names.setdefault(found[1], len(names) + 1) if found[1] else next(positions)}"
 
     return _PARAMETER.sub(number, sql), tuple(names)
+
+
+def new_name() -> bytes:
+    """Return the name of a statement to be prepared."""
+    return b"call_%d" % next(_numbers)
+
+
+def encoded(calls: Sequence[Call]) -> list[bytes | None]:
+    """Return the arguments of *calls*. Raises `UnicodeError` for half of a surrogate pair."""
+    return [None if text is None else text.encode() for call in calls for text in call.arguments]
+
+
+def values_of(result: PGresult) -> list[Any]:
+    """Return the JSON values of functions; a function that did nothing has None."""
+    found = [result.get_value(0, column) for column in range(result.nfields)]
+    return [None if value is None else from_json(value) for value in found]
+
+
+def _answer(connection: psycopg.Connection[Any]) -> PGresult:
+    """Wait for the result of what was sent. Raises `psycopg.Error`."""
+    result: PGresult
+    (result,) = connection.wait(execute(connection.pgconn))
+    if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
+        raise error_from_result(result)
+    return result
 
 
 class Row(tuple[Any, ...]):
@@ -129,7 +159,7 @@ class PostgresSession:
         self.silence = patience + 1
         """Seconds without an answer after which a connection is given up: longer than any statement may take."""
         self.prepared: dict[str, bytes] = {}
-        """The names of the statements that the event loop has prepared on this connection."""
+        """The names of the statements with calls that are prepared on this connection."""
         self._connection: psycopg.Connection[Any] | None = None
         self._now: float | None = None
         """The time at which the transaction began."""
@@ -154,10 +184,25 @@ class PostgresSession:
             parameters = [parameters[name] for name in names]
         return StatementCursor(self.connection, row_factory=named_rows).execute(sql, parameters)
 
-    def call(self, call: Call) -> Any:
-        """Return the result of a function, called in a transaction of its own; None if it has done nothing."""
-        cursor = RawCursor(self.connection)
-        return cursor.execute(call.sql, call.arguments, prepare=True).fetchone()[0]  # type: ignore[index]  # a function has a result
+    def call(self, calls: Sequence[Call]) -> list[Any]:
+        """Return the values of functions, called in a transaction of their own; None if one did nothing."""
+        sql, arguments = joined(tuple([call.sql for call in calls])), encoded(calls)
+        try:
+            return self._called(sql, arguments)
+        except InvalidSqlStatementName:  # psycopg deallocates all statements after a rollback
+            self.prepared.clear()
+            return self._called(sql, arguments)
+
+    def _called(self, sql: str, arguments: Sequence[bytes | None]) -> list[Any]:
+        """Return the values of *sql*, without a cursor, which would cost more CPU than the call."""
+        connection = self.connection
+        if (name := self.prepared.get(sql)) is None:
+            name = new_name()
+            connection.pgconn.send_prepare(name, sql.encode())
+            _answer(connection)
+            self.prepared[sql] = name
+        connection.pgconn.send_query_prepared(name, arguments)
+        return values_of(_answer(connection))
 
     def now(self) -> float:
         """Return the time of the database: that of the transaction's begin, or else the current one."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
+from functools import cache
 from os import urandom
 from typing import Any, NamedTuple
 
@@ -44,6 +45,29 @@ def call_of(write: Write[Any], sealer: Sealer | None = None) -> Call | None:
     """Return the call that does *write*, its content sealed by *sealer*; or None."""
     make = _CALLS.get(type(write))
     return None if make is None else make(write, sealer)
+
+
+def calls_of(works: Sequence[Any], sealer: Sealer | None = None) -> list[Call]:
+    """Return the calls that can be sent together for the first of *works*, jobs on one tree; none if it is unusual.
+
+    Events and the entry after them are one transaction.
+    """
+    first = call_of(works[0], sealer) if isinstance(works[0], Write) else None
+    if first is None:
+        return []
+    second = None
+    if len(works) > 1 and isinstance(works[0], AddingEvents) and isinstance(works[1], Appending):
+        second = call_of(works[1], sealer)
+    return [first] if second is None else [first, second]
+
+
+@cache
+def joined(sqls: tuple[str, ...]) -> str:
+    """Return one statement for calls with one argument each."""
+    if len(sqls) == 1:
+        return sqls[0]
+    numbered = [sql.removeprefix("SELECT ").replace("$1", f"${number + 1}") for number, sql in enumerate(sqls)]
+    return f"SELECT {', '.join(numbered)}"
 
 
 def _append(write: Appending, sealer: Sealer | None) -> Call | None:

@@ -64,6 +64,21 @@ def waits(
     after: Wait | None,
 ) -> tuple[Wait, ...]:
     """Return waits, the oldest first."""
+    asked = ask_waits(connection, scope, root_id, run_id, only_open=only_open, limit=limit, after=after)
+    return tuple(map(to_wait, asked.fetchall()))
+
+
+def ask_waits(
+    connection: Session,
+    scope: AnyScope,
+    root_id: str | None,
+    run_id: str | None,
+    *,
+    only_open: bool,
+    limit: int,
+    after: Wait | None,
+) -> Cursor:
+    """Send the query of `waits`."""
     conditions = [_AFTER if after is not None else "true"]
     if root_id is not None:
         conditions.append(
@@ -73,8 +88,7 @@ def waits(
         conditions.append("w.run = (SELECT number FROM runs WHERE run_id = :run_id)")
     sql, bound = scoped(connection, "open_waits" if only_open else "waits", scope)
     bound |= {"root_id": root_id, "run_id": run_id, "limit": most(limit), **_position(after)}
-    rows = connection.execute(sql.replace("/*conditions*/", " AND ".join(conditions)), bound).fetchall()
-    return tuple(to_wait(row) for row in rows)
+    return connection.execute(sql.replace("/*conditions*/", " AND ".join(conditions)), bound)
 
 
 def approvals(connection: Session, scope: AnyScope, limit: int, after: Wait | None) -> tuple[Wait, ...]:

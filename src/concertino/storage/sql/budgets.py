@@ -9,7 +9,7 @@ from ...scope import AnyScope, Scope, TenantScope
 from ...usage import UsageRecord
 from ..types import Account, AccountKind, Budget, Claim, Reservation, Settlement
 from .rows import account_keys, bill_row, claim_accounts
-from .session import Row, Session
+from .session import Cursor, Row, Session
 from .statements import scoped
 
 _WIDE = Context(prec=60)
@@ -111,21 +111,26 @@ def set_budget(connection: Session, scope: Scope | TenantScope, budget: Budget |
 
 def accounts(connection: Session, scope: Scope | TenantScope, run_id: str | None) -> tuple[Account, ...]:
     """Return the accounts with a budget that a tree of *scope* draws on."""
+    return tuple(map(to_account, ask_accounts(connection, scope, run_id).fetchall()))
+
+
+def ask_accounts(connection: Session, scope: Scope | TenantScope, run_id: str | None) -> Cursor:
+    """Send the query of `accounts`."""
     bound = {"run": None, "user": None, "tenant": None, **dict(account_keys(scope, run_id))}
-    found = []
-    for row in connection.execute(connection.queries["limited_accounts"], bound).fetchall():
-        money = None if row["limit_money"] is None else _from_nano(row["limit_money"])
-        found.append(
-            Account(
-                kind=row["kind"],
-                budget=Budget(tokens=row["limit_tokens"], money=money),
-                reserved_tokens=row["reserved_tokens"],
-                reserved_money=_from_nano(row["reserved_money"]),
-                spent_tokens=row["spent_tokens"],
-                spent_money=_from_nano(row["spent_money"]),
-            )
-        )
-    return tuple(found)
+    return connection.execute(connection.queries["limited_accounts"], bound)
+
+
+def to_account(row: Row) -> Account:
+    """Return the account of *row*."""
+    money = None if row["limit_money"] is None else _from_nano(row["limit_money"])
+    return Account(
+        kind=row["kind"],
+        budget=Budget(tokens=row["limit_tokens"], money=money),
+        reserved_tokens=row["reserved_tokens"],
+        reserved_money=_from_nano(row["reserved_money"]),
+        spent_tokens=row["spent_tokens"],
+        spent_money=_from_nano(row["spent_money"]),
+    )
 
 
 def _correct(connection: Session, record: UsageRecord) -> None:

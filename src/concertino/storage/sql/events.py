@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from ...errors import StaleClaimError, StorageError, UnknownRunError
 from ...scope import AnyScope
 from ..codec import decode_json, encode_json
-from ..types import Claim, EventBatch, EventPage, StoredEvents
+from ..types import EventBatch, EventPage, StoredEvents
 from .media import add_contents, contents_of_events
 from .sealing import Seal, run_of, seal
 from .session import Cursor, Row, Session, Write
@@ -104,15 +104,6 @@ def end_events(connection: Session, scope: AnyScope, root_id: str, items: Sequen
         connection.execute(connection.queries["add_event_row"], {**bound, "body": body})
 
 
-def open_events(connection: Session, claim: Claim) -> tuple[int, tuple[StoredEvents, ...]]:
-    """Return the last number of the log of a claimed tree, and the rows whose work a crash undid."""
-    # No transaction: only the holder of the claim writes the log.
-    with connection.batched():
-        log = _ask_log(connection, claim.scope, claim.root_id)
-        undone = connection.execute(connection.queries["undone_events"], (claim.root_id,))
-    return _known(log.fetchone(), claim.root_id)["last"], _rows(undone.fetchall())
-
-
 def events(connection: Session, scope: AnyScope, root_id: str, after: int, limit: int) -> EventPage:
     """Return about *limit* rows after number *after*, up to the first batch with media; no batch is divided."""
     with connection.reading():
@@ -133,7 +124,7 @@ def events(connection: Session, scope: AnyScope, root_id: str, after: int, limit
             if rows and has_media:
                 contents = contents_of_events(connection, [row["number"] for row in rows])
     closed, ended = bool(log["closed"]), bool(log["ended"])
-    return EventPage(rows=_rows(rows), last=log["last"], closed=closed, ended=ended, contents=contents)
+    return EventPage(rows=to_events(rows), last=log["last"], closed=closed, ended=ended, contents=contents)
 
 
 def event_positions(connection: Session, scope: AnyScope, root_ids: Sequence[str]) -> list[tuple[str, int, bool, bool]]:
@@ -182,21 +173,24 @@ def _without_result(items: Sequence[Any], call_id: str) -> list[Any]:
 
 
 def _log(connection: Session, scope: AnyScope, root_id: str) -> Row:
-    return _known(_ask_log(connection, scope, root_id).fetchone(), root_id)
+    return known_log(ask_log(connection, scope, root_id).fetchone(), root_id)
 
 
-def _ask_log(connection: Session, scope: AnyScope, root_id: str) -> Cursor:
+def ask_log(connection: Session, scope: AnyScope, root_id: str) -> Cursor:
+    """Send the query of the state of a log."""
     sql, reach = scoped(connection, "log", scope)
     return connection.execute(sql, {**reach, "run_id": root_id})
 
 
-def _known(row: Row | None, root_id: str) -> Row:
+def known_log(row: Row | None, root_id: str) -> Row:
+    """Return *row*. Raises `UnknownRunError` if it is None."""
     if row is None:
         raise UnknownRunError(f"there is no run {root_id!r} in this store")
     return row
 
 
-def _rows(rows: Iterable[Row]) -> tuple[StoredEvents, ...]:
+def to_events(rows: Iterable[Row]) -> tuple[StoredEvents, ...]:
+    """Return what *rows* of events contain, without erased ones."""
     return tuple(
         [
             StoredEvents(

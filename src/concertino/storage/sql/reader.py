@@ -15,7 +15,7 @@ from ..codec import decode_json, decode_messages, encode_json, outcome_digests
 from ..types import JOURNAL_VERSION, EntryKind, StoredEntry, StoredJournal, StoredMessage, StoredRun, UsageSum
 from .media import contents_in, contents_of, contents_of_outcome
 from .rows import hash_key, to_message, to_operation, to_run, to_usage
-from .session import Row, Session
+from .session import Cursor, Row, Session
 from .statements import most, scoped
 
 T = TypeVar("T")
@@ -88,9 +88,13 @@ def messages(connection: Session, scope: AnyScope, run_id: str) -> tuple[StoredM
 
 def usage(connection: Session, scope: AnyScope, root_id: str, after: int) -> tuple[UsageRecord, ...]:
     """Return the usage records of a tree, but none of the root's entries up to *after*."""
+    return tuple(map(to_usage, ask_usage(connection, scope, root_id, after).fetchall()))
+
+
+def ask_usage(connection: Session, scope: AnyScope, root_id: str, after: int) -> Cursor:
+    """Send the query of `usage`."""
     sql, bound = scoped(connection, "usage", scope)
-    rows = connection.execute(sql, {**bound, "root_id": root_id, "after": after}).fetchall()
-    return tuple(map(to_usage, rows))
+    return connection.execute(sql, {**bound, "root_id": root_id, "after": after})
 
 
 def unsettled_usage(connection: Session, scope: AnyScope, limit: int, after: str) -> tuple[UsageRecord, ...]:
@@ -102,16 +106,27 @@ def unsettled_usage(connection: Session, scope: AnyScope, limit: int, after: str
 
 def operations(connection: Session, scope: AnyScope, root_id: str | None, run_id: str | None) -> tuple[Operation, ...]:
     """Return the operations that match, ordered by step, index and key."""
+    found = without_media(ask_operations(connection, scope, root_id, run_id).fetchall())
+    if found is not None:
+        return found
+    with connection.reading():  # outcomes and their media at one moment
+        rows = ask_operations(connection, scope, root_id, run_id).fetchall()
+        return tuple(to_operation(row, contents_of_outcome(connection, row["run"], row["content"])) for row in rows)
+
+
+def ask_operations(connection: Session, scope: AnyScope, root_id: str | None, run_id: str | None) -> Cursor:
+    """Send the query of `operations`."""
     wanted = {"root_id": root_id, "run_id": run_id}
     conditions = " AND ".join(_OF_OPERATIONS[name] for name, value in wanted.items() if value is not None) or "true"
     sql, bound = scoped(connection, "operations", scope)
-    sql, bound = sql.replace("/*conditions*/", conditions), bound | wanted
-    rows = connection.execute(sql, bound).fetchall()
-    if not any(map(outcome_digests, filter(None, (row["content"] for row in rows)))):
-        return tuple(to_operation(row, {}) for row in rows)
-    with connection.reading():  # outcomes and their media at one moment
-        rows = connection.execute(sql, bound).fetchall()
-        return tuple(to_operation(row, contents_of_outcome(connection, row["run"], row["content"])) for row in rows)
+    return connection.execute(sql.replace("/*conditions*/", conditions), bound | wanted)
+
+
+def without_media(rows: Sequence[Row]) -> tuple[Operation, ...] | None:
+    """Return the operations of *rows*; None if one has media, which are stored elsewhere."""
+    if any(map(outcome_digests, filter(None, (row["content"] for row in rows)))):
+        return None
+    return tuple(to_operation(row, {}) for row in rows)
 
 
 def usage_sums(

@@ -12,6 +12,7 @@ from ...scope import AnyScope, Operator, Scope, TenantScope
 from ...usage import UsageRecord
 from ...waits import Resolution, Wait
 from ..call_store import Consumer
+from ..open_tree import OpenTree
 from ..schedule_types import Schedule
 from ..types import (
     Account,
@@ -29,7 +30,6 @@ from ..types import (
     Head,
     Memory,
     RunStart,
-    StoredEvents,
     StoredJournal,
     StoredMessage,
     StoredRun,
@@ -52,6 +52,7 @@ from . import (
     secrets,
 )
 from .conversation_store import SqlConversations
+from .open_tree import open_tree
 from .session import StoreConnection, TreeCall, WriteCall
 
 
@@ -264,6 +265,10 @@ class SqlStore(SqlApprovalRules, SqlConversations, SqlSchedules, SqlSecrets, Sql
         """Return sums over the records booked in [*since*, *until*), with exactly added costs."""
         return await self._connection.run(reader.usage_sums, scope, by, since, until)
 
+    async def open_tree(self, claim: Claim, *, after: int = -1) -> OpenTree:
+        """Return what the holder of *claim* needs to resume the tree."""
+        return await self._connection.run_after(claim.root_id, open_tree, claim, after)
+
     async def operations(
         self, scope: AnyScope, *, root_id: str | None = None, run_id: str | None = None
     ) -> Sequence[Operation]:
@@ -322,10 +327,6 @@ class SqlStore(SqlApprovalRules, SqlConversations, SqlSchedules, SqlSecrets, Sql
     async def end_events(self, scope: AnyScope, root_id: str, items: Sequence[Any]) -> None:
         """Close the log of a root that ended without a process."""
         await self._connection.write(TreeCall(root_id, events.end_events, scope, root_id, items))
-
-    async def open_events(self, claim: Claim) -> tuple[int, Sequence[StoredEvents]]:
-        """Return the last number of the log of a claimed tree, and the rows whose work a crash undid."""
-        return await self._connection.run_after(claim.root_id, events.open_events, claim)
 
     async def events(self, scope: AnyScope, root_id: str, after: int = 0, limit: int = 64) -> EventPage:
         """Return about *limit* rows of a log after number *after*."""

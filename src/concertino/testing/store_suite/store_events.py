@@ -110,9 +110,9 @@ async def test_what_a_crash_undid_is_found(store: FullStore) -> None:
     await add(store, batch(tree, 3, row("whole", 0, source=8)))
     await add(store, batch(tree, 4, row("ahead", 1), completed=[8]))
     taken = await claim_tree(store)
-    last, undone = await store.open_events(taken.claim)
-    assert last == 4
-    assert [text for each in undone for _, text in each.items] == ["piece", "ahead"]
+    found = await store.open_tree(taken.claim)
+    assert found.last_event == 4
+    assert [text for each in found.undone for _, text in each.items] == ["piece", "ahead"]
 
 
 async def test_a_complete_event_replaces_its_pieces(store: FullStore) -> None:

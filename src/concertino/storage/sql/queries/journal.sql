@@ -74,6 +74,11 @@ UPDATE heads SET
     reason = '', ready_at = NULL
 WHERE run = :run;
 
+-- name: has_open_runs_below
+SELECT EXISTS (
+    SELECT 1 FROM heads WHERE root = (SELECT number FROM runs WHERE run_id = ?) AND run <> root AND ending IS NULL
+);
+
 -- name: open_below
 SELECT run, erase_after FROM heads WHERE root = :root AND run <> :root AND ending IS NULL;
 
