@@ -185,6 +185,13 @@ def is_url(database: Path | str) -> bool:
     return False
 
 
+def check_url(url: str) -> None:
+    """Raise `ConfigurationError` if the *url* of a PostgreSQL database cannot be read."""
+    from .storage.postgres.settings import parsed  # noqa: PLC0415 - the driver is an extra
+
+    parsed(url)
+
+
 def _without_secrets(database: str) -> str:
     """Return an invalid database as it may be shown: any part may be a password."""
     kind, separator, _ = database.partition("://")

@@ -202,3 +202,11 @@ def test_urls_of_nats(tmp_path: Path, nats: str) -> None:
 def test_a_worker_needs_a_file(cli: Cli) -> None:
     assert_refused(cli("fleet", "run", "--db", "runs.db"), "concertino fleet run --config config.toml")
     assert_refused(cli("fleet", "run", "--config", "none.toml"), "none.toml cannot be read")
+
+
+@pytest.mark.parametrize("command", [("fleet", "run"), ("serve",)])
+def test_the_file_of_an_invalid_url_is_named(cli: Cli, tmp_path: Path, command: tuple[str, ...]) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('database = "postgresql://db.internal/chat?sslmod=require"\n[targets]\ndesks = ["desk"]\n')
+    problem = f"{path}: the URL of the database has the unknown parameter 'sslmod': did you mean 'sslmode'?"
+    assert_refused(cli(*command, "--config", str(path)), problem)

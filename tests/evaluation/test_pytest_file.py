@@ -41,6 +41,8 @@ async def look(name: str) -> Any:
     assert not Clerk.ran, "the tool ran"
     if name == "bad":
         raise ToolError("declined")
+    if name == "last":
+        return ToolResult("no more", ends_run=True)
     return ToolResult(LONG, data={"name": name}, summary="a long text") if name == "long" else f"{name} is 7"
 
 
@@ -86,6 +88,7 @@ SCRIPTS: dict[str, list[Any]] = {
         call("nothing", '{"class": 1}'),
         "The end.",
     ],
+    "ended": ["gloomy", [call("look", name="a"), call("look", name="last")]],
     "failed": ["gloomy", call("look", name="a"), BadRequestError("it's too much")],
 }
 

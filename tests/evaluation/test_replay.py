@@ -131,6 +131,29 @@ def everything() -> ScriptedModel:
     )
 
 
+@tool
+async def close(case: int) -> ToolResult:
+    """Close a case."""
+    happened.append(f"close {case}")
+    return ToolResult(f"closed {case}", ends_run=True)
+
+
+async def test_a_result_that_ended_the_run_ends_its_replay(store: MemoryStore) -> None:
+    class Closer(AgentConfig):
+        name = "closer"
+        tools = (look, close)
+
+    model = ScriptedModel(
+        call("look", name="a"), [call("look", name="b"), call("close", case=1), call("look", name="c")]
+    )
+    result = await run(store, Closer(), model)
+    assert result.text == "closed 1"
+    before = list(happened)
+    found = await replay(store, result.run_id, Closer())
+    assert (found.state, found.divergence, found.unrecorded) == ("equal", None, ())
+    assert happened == before
+
+
 async def test_unchanged_code_gives_equal_requests_and_nothing_happens_again(store: MemoryStore) -> None:
     history = (UserMessage("Before?"), AssistantMessage((Text("Before."),)))
     result = await run(store, Clerk(), everything(), history=history, memories=("likes tea",))

@@ -29,12 +29,12 @@ from concertino import (
     ToolResult,
     tool,
 )
-from concertino.errors import ConfigurationError, ToolError
+from concertino.errors import ConfigurationError, StorageError, ToolError
 from concertino.events import RunEnded, ToolDone
 from concertino.messages import Media, ToolMessage
 from concertino.runtime import Fleet, LiveRun, assigned_calls
 from concertino.runtime.bus.base import RemoteBell
-from concertino.testing import Answer, ScriptedModel, call
+from concertino.testing import Answer, FaultyStore, Points, ScriptedModel, call
 from concertino.tools import FunctionTool, Pending, Tool, preset
 from concertino.waits import Resolution
 
@@ -167,6 +167,60 @@ async def test_processes_on_servers_share_the_calls(url: str, schema: str, make_
     assert sorted(effects) == list(range(12))
     results = [each for each in model.requests[-1].messages if isinstance(each, ToolMessage)]
     assert [each.content for each in results] == [f"paid {size}" for size in range(12)]
+
+
+async def booked(size: int) -> ToolResult:
+    if size < 0:
+        raise ToolError("fully booked")
+    return ToolResult(f"booked {size}", ends_run=True)
+
+
+async def test_a_result_ends_the_run_of_the_caller() -> None:
+    made, model = gpu_tool(booked), ScriptedModel(call("render", size=-1), call("render", size=3))
+    async with fleet(model, Desk(made), made) as (desks, _):
+        result = await ended(desks, await desks.start(ASKED, "desk"))
+    assert (result.status, result.text, len(model.requests)) == ("completed", "booked 3", 2)
+
+
+async def test_a_result_ends_the_run_although_its_process_fails() -> None:
+    """The process of the target loses its store between the result and the end; the next one does not repeat it."""
+    executed: list[int] = []
+
+    async def once(size: int) -> ToolResult:
+        executed.append(size)
+        return ToolResult(f"booked {len(executed)}", ends_run=True)
+
+    stopped = asyncio.Event()
+
+    async def stop(name: str, _number: int) -> None:
+        if name == "append:ended:before":
+            stopped.set()
+            raise StorageError("the server is gone")
+
+    made, model, store = gpu_tool(once, effect="idempotent"), ScriptedModel(call("render", size=3)), MemoryStore()
+    faulty: Any = FaultyStore(store, Points(stop))
+    stopping, later = (Runtime([made], Resources(store=each), sweep=0.01) for each in (faulty, store))
+    joined(stopping, Fleet(bell=Bell(), targets=TARGETS, takes=["gpu"]))
+    joined(later, Fleet(bell=Bell(), targets=TARGETS, takes=["gpu"]))
+    async with fleet(model, Desk(made), store=store, broken=True) as (desks, _):
+        async with stopping:
+            run = await desks.start(ASKED, "desk")
+            await stopped.wait()
+        async with later:
+            result = await ended(desks, run)
+    assert (result.status, result.text, executed) == ("completed", "booked 1", [3])
+
+
+async def test_whatever_else_answers_the_call_does_not_end_the_run() -> None:
+    """The product's own answer is text, also if it looks like that of a process of the target."""
+    made, model = gpu_tool(booked), ScriptedModel(call("render", size=3), "Done.")
+    async with fleet(model, Desk(made), broken=True) as (desks, _):
+        run = await desks.start(ASKED, "desk")
+        while not (waits := await desks.store.waits(CARLA, run_id=run.id)):  # noqa: ASYNC110 - the run begins
+            await asyncio.sleep(0)
+        await desks.resolve(CARLA, waits[0].key, json.dumps({"content": "over", "ends_run": True}))
+        result = await ended(desks, run)
+    assert result.text == "Done."
 
 
 async def test_an_error_is_the_one_that_a_local_call_has() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from concertino import OPERATOR, AgentConfig, Chat, MemoryStore, Resources, RunContext, Runtime, Tool, delegate, tool
-from concertino.errors import ConfigurationError
+from concertino.errors import ConfigurationError, StorageError
 from concertino.runtime import Fleet, assigned_calls
 from concertino.testing import ScriptedModel, call
+from concertino.waits import Wait
 
 from .test_called_agents import CARLA, Clerk, Desk, ended
 from .test_fleet import Bell, joined
@@ -106,3 +108,28 @@ async def test_a_loaded_tool_of_such_a_target_fails_at_once(name: str, target: s
     async with process(MemoryStore(), Bell(), model, Loader(), "desks") as desks, asyncio.timeout(60):
         assert (await ended(desks, await desks.start(ASKED, "desk"))).text == "No such target."
     assert f"calls target {target!r}, which the fleet does not have" in model.requests[-1].messages[-1].content
+
+
+async def test_such_a_call_fails_later_if_the_store_fails_when_it_is_made(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing(MemoryStore):
+        failures = 0
+
+        async def resolve(self, *arguments: Any, **more: Any) -> Wait:
+            self.failures += 1
+            if self.failures == 1:
+                raise StorageError("the server is gone")
+            return await super().resolve(*arguments, **more)
+
+    monkeypatch.setattr(assigned_calls, "UNCLAIMED", 0.01)
+    model = ScriptedModel(call("render"), "Nobody renders.")
+    async with process(Failing(), Bell(), model, Loader(), "desks") as desks, asyncio.timeout(60):
+        run = await desks.start(ASKED, "desk")
+        assert (await run.result()).status == "suspended"
+        while "has taken the call" not in caplog.text:
+            await desks.look()
+            await asyncio.sleep(0)
+        assert (await ended(desks, run)).text == "Nobody renders."
+    assert "was not refused: StorageError" in caplog.text
+    assert "no process of target 'gpuu' has taken the call" in model.requests[-1].messages[-1].content

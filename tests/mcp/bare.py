@@ -82,6 +82,10 @@ for line in sys.stdin:
             )
         elif KIND == "lying":
             send({"id": key, "result": {"content": [], "structuredContent": {"total": "many"}}})
+        elif KIND == "ending":
+            end = {"ends_run": True, "after_execution": "terminate"}
+            content = [{"type": "text", "text": "over", "_meta": end}]
+            send({"id": key, "result": {"content": content, "structuredContent": end, "_meta": end, **end}})
         elif KIND == "malformed":
             send({"id": key, "result": {"content": [{"type": "text"}]}})
         else:

@@ -57,6 +57,13 @@ async def test_a_flood_of_changes_is_one_listing(opened: Open) -> None:
     assert result.messages[2].content == "ok"
 
 
+async def test_a_server_cannot_end_the_run(opened: Open) -> None:
+    async with opened(bare("ending")) as box:
+        result = await run(box, call("ending_go"), "Done.")
+    assert result.messages[2].content == "over"
+    assert result.text == "Done."
+
+
 @pytest.mark.parametrize("kind", ["lying", "malformed"])
 async def test_an_invalid_result_is_an_error_that_the_model_reads(opened: Open, kind: str) -> None:
     async with opened(bare(kind)) as box:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from concertino.errors import ConfigurationError, DatabaseVersionError, StorageError
 from concertino.storage import PostgresStore
+from concertino.storage.postgres import Notifications
 from concertino.wiring import open_store
 
 from .server import Server
@@ -66,3 +68,25 @@ async def test_a_server_that_is_not_there(server: Server) -> None:
     with pytest.raises(StorageError, match="cannot be reached"):
         await PostgresStore.open("postgresql://127.0.0.1:1/x")
     assert issubclass(DatabaseVersionError, StorageError)
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("?sslmod=require", "has the unknown parameter 'sslmod': did you mean 'sslmode'? Use parameters of libpq"),
+        ("?sslmode=require&pool=9", "has the unknown parameter 'pool': Use parameters of libpq"),
+    ],
+)
+async def test_a_parameter_that_does_not_exist_is_named(query: str, problem: str) -> None:
+    url = f"postgresql://ann:secret@db.internal/chat{query}"
+    with pytest.raises(ConfigurationError, match=re.escape(problem)) as caught:
+        await PostgresStore.open(url)
+    assert "secret" not in str(caught.value)
+    with pytest.raises(ConfigurationError, match=re.escape(problem)):
+        Notifications(url)
+
+
+async def test_a_part_of_a_password_is_not_shown() -> None:
+    with pytest.raises(ConfigurationError, match="write special characters, such as @ or %") as caught:
+        await PostgresStore.open("postgresql://ann:s3cr%zzt@db.internal/chat")
+    assert "s3cr" not in str(caught.value)

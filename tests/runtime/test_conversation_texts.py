@@ -103,14 +103,15 @@ async def test_titles_and_feedback_are_kept_as_long_as_other_texts(tmp_path: Pat
     assert traces(tmp_path, SECRET) == []
 
 
-async def test_a_title_does_not_outlive_the_turn_that_it_is_made_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was made when half of the time was over."""
+@pytest.mark.parametrize("skew", [-7200, 0, 7200])
+async def test_a_title_does_not_outlive_the_turn_that_it_is_made_from(skew: int) -> None:
+    """It was made when half of the time was over. The process that ended the turn has a clock of its own."""
     store = MemoryStore()
     runtime = process(store, ScriptedModel("hi", "A Title", "unused"), Under(DataPolicy(text=KeepFor(3600))))
     conversation = await runtime.conversation(ANN, "c", agent="desk")
     await (await conversation.send("hello")).result()
-    past = "UPDATE ends SET ended = ended - 1800"
-    await store._connection.run(lambda connection: connection.execute(past))
+    past = f"UPDATE journal SET at = at - 1800; UPDATE ends SET ended = ended - 1800 + {skew}"
+    await store._connection.run(lambda connection: connection.executescript(past))
     assert await conversation.title() == "A Title"
     kept = "SELECT erase_at - strftime('%s', 'now') FROM conversation_texts WHERE kind = 'title'"
     (left,) = await store._connection.run(lambda connection: connection.execute(kept).fetchone())

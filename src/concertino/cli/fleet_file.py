@@ -209,7 +209,7 @@ def with_fleet_file(options: Options) -> Options:
 
 
 def _checked(path: str, database: str | None) -> str:
-    """Return the database of a fleet. Raises `ConfigurationError` if it is missing, or its folder is.
+    """Return the database of a fleet. Raises `ConfigurationError` if it or its folder is missing, or a URL is invalid.
 
     A process on a new file would find no work, and look as if it worked.
     """
@@ -217,7 +217,13 @@ def _checked(path: str, database: str | None) -> str:
         raise ConfigurationError(
             f"{path}: the database is missing: use a postgresql:// URL, or the path of a SQLite file"
         )
+    if wiring.is_url(database):
+        try:
+            wiring.check_url(database)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{path}: {error}") from None
+        return database
     folder = Path(database).expanduser().parent
-    if not wiring.is_url(database) and not folder.is_dir():
+    if not folder.is_dir():
         raise ConfigurationError(f"{path}: invalid database {database!r}: create the folder {folder} first")
     return database

@@ -146,7 +146,7 @@ def _result(outcome: ToolOutcome) -> str:
     content = _literal(message.content if message.whole is None else message.whole, 8)
     if message.is_error:
         return f"ToolError({content})"
-    more = [("data", outcome.data), ("summary", message.summary)]
+    more = [("data", outcome.data), ("summary", message.summary), ("ends_run", outcome.ends_run or None)]
     fields = [f"{name}={_literal(value, 8)}" for name, value in more if value is not None]
     return f"ToolResult({', '.join([content, *fields])})" if fields else content
 

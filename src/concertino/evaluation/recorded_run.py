@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import Any
 
 from ..errors import ErasedError, RunStateError
-from ..ids import is_attempt
+from ..ids import call_key, is_attempt
 from ..messages import AssistantMessage, ToolCall, ToolMessage
 from ..orchestrator.chat import Chat
 from ..orchestrator.journal.entries import Ended, ModelAnswered, ModelRequested, SideAnswered, SummaryReady
@@ -44,6 +44,7 @@ class ToolOutcome:
 
     message: ToolMessage
     data: Any = None
+    ends_run: bool = False
 
 
 class RecordedRun:
@@ -64,6 +65,8 @@ class RecordedRun:
         self.outcomes: dict[str, ToolOutcome] = {}
         """The results by the call's id, which is unique in a run."""
         self._calls: dict[str, ToolCall] = {}
+        self._ending: set[str] = set()
+        """The ids of the calls whose results end the run."""
         self._alike: defaultdict[tuple[str, str], list[ToolOutcome]] = defaultdict(list)
         self.error: str | None = None
         run = journal.run
@@ -108,11 +111,17 @@ class RecordedRun:
             raise RunStateError("a hook called a tool outside a turn")
         if found.background:
             raise RunStateError("it had calls in the background")
+        if step.common.ending and (turn := found.turn) is not None:
+            keys = {
+                call_key(found.run.start.run_id, step.step, index): call.id for index, call in enumerate(turn.calls)
+            }
+            self._ending |= {keys[key] for key in turn.ending}
         for message in found.added[known:]:
             if isinstance(message, AssistantMessage):
                 self._calls.update({call.id: call for call in message.tool_calls})
             elif isinstance(message, ToolMessage):
-                self._add(ToolOutcome(message, step.common.data.get(message.name)))
+                ends_run = message.call_id in self._ending
+                self._add(ToolOutcome(message, step.common.data.get(message.name), ends_run))
         self._follow(step)
         self._book(step.usage)
 

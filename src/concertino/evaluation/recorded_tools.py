@@ -81,7 +81,7 @@ class ToolResults:
         if message.is_error:
             raise NotEnabledError(NOT_ENABLED) if message.content == NOT_ENABLED else ToolError(message.content)
         content = message.content if message.whole is None else message.whole
-        return ToolResult(content, outcome.data, message.summary, message.media, message.stored)
+        return ToolResult(content, outcome.data, message.summary, message.media, message.stored, outcome.ends_run)
 
 
 class RecordedTool(Tool):

@@ -189,7 +189,25 @@ class Outcome:
     """Whether the effect is unknown: the process ended while the call ran, and the call does not run twice."""
     not_enabled: bool = False
     """Whether the tool is not enabled for this user."""
+    ends_run: bool = False
+    """Whether the run ends after this step; see `ToolResult.ends_run`. A failed call never ends it."""
+    replaced: bool = False
+    """Whether a hook has changed `content`."""
     progress: list[dict[str, Any]] = field(default_factory=list)
+
+
+def end_by_result(outcomes: Sequence[Outcome]) -> Finish | None:
+    """Return how the first result that ends the run ends it; None if no result does.
+
+    The answer is the whole result, unless a hook has replaced it. An answer is stored, so a result that must not be
+    stored leaves the model's last text.
+    """
+    for outcome in outcomes:
+        if outcome.ends_run and not outcome.is_error:
+            if not outcome.stored:
+                return Finish()
+            return Finish(outcome.content if outcome.replaced or outcome.whole is None else outcome.whole)
+    return None
 
 
 def result_message(outcome: Outcome, *, native: bool) -> Message:

@@ -31,6 +31,7 @@ from .outcome import (
     StepOutcome,
     Suspend,
     Turn,
+    end_by_result,
     result_message,
 )
 from .recorder import Prepared, record_answer
@@ -325,6 +326,8 @@ class TurnRunner:
         for result in outcomes:
             if result.data is not None and result.stored:
                 run.keep_data(result.call.name, result.data)
+            if result.ends_run:
+                outcome = end_by_result(outcomes) or outcome
         if self._hooks.config.enable_global_context_update:
             run.tree.content_index += 1
         if choice is not None:
@@ -340,6 +343,7 @@ class TurnRunner:
         """Let the agent change results and conversation, and return the tool choice that it wants next."""
         choice: ToolChoice | None = None
         for outcome in outcomes:
+            content = outcome.content
             try:
                 special = await self._hooks.handle_special_tools(self._run.context, outcome.call, outcome)
             except HookError as error:
@@ -347,6 +351,7 @@ class TurnRunner:
             if special is not None:
                 self._change(special, outcome)
                 choice = special.tool_choice or choice
+            outcome.replaced = outcome.content != content
         return choice
 
     def _change(self, special: Special, outcome: Outcome) -> None:
@@ -462,4 +467,4 @@ async def _restore(run: RunSession, calls: ToolCalls, opened: OpenTurn, store: S
             wait = await store.wait(run.scope, key)  # answered before the call was recorded as waiting
             if wait is not None:
                 waits.append(wait)
-    calls.restore(operations, waits, sure=sure)
+    calls.restore(operations, waits, opened.ending, sure=sure)

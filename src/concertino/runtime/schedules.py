@@ -99,7 +99,7 @@ class Schedules:
             conversation_id=conversation_id,
             **_settings(when),
         )
-        schedule = dataclasses.replace(schedule, due_at=time_after(schedule, await self._now()))
+        schedule = dataclasses.replace(schedule, due_at=time_after(schedule, await store_time(self._runs.store)))
         added = await self._runs.store.add_schedule(scope, schedule)
         return schedule if added else await self._runs.store.schedule(scope, schedule.id) or schedule
 
@@ -113,7 +113,7 @@ class Schedules:
 
     async def resume(self, scope: AnyScope, schedule_id: str) -> bool:
         """Continue a paused schedule with its next time. Times during the pause do not count as missed."""
-        now = await self._now()
+        now = await store_time(self._runs.store)
         return await self._move(scope, schedule_id, lambda found: found.due_at or time_after(found, now))
 
     async def delete(self, scope: AnyScope, schedule_id: str) -> bool:
@@ -181,9 +181,10 @@ class Schedules:
                 return True
         return False
 
-    async def _now(self) -> float:
-        """Return the store's time, by which schedules are due."""
-        return (await self._runs.store.due_schedules(OPERATOR, 0))[0]
+
+async def store_time(store: Store) -> float:
+    """Return the time of the store's clock, which decides when schedules are due and how old stored texts are."""
+    return (await store.due_schedules(OPERATOR, 0))[0]
 
 
 def id_of(scope: Scope, key: str) -> str:

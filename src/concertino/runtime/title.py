@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from contextlib import suppress
+from math import inf
 from typing import Any, Protocol
 
 from ..errors import ConcertinoError, RunExistsError, RunStateError
@@ -20,6 +20,7 @@ from ..storage.conversation_types import ENDED_STATES, StoredConversation, Store
 from .kept_text import kept_text
 from .live_run import LiveRun
 from .own_agent import OwnAgent
+from .schedules import store_time
 from .turn_input import in_conversation
 
 _LONGEST_PART = 2_000
@@ -58,6 +59,13 @@ async def _admitted(store: Store, scope: Scope, turn: StoredTurn) -> str:
     return next((message.text for message in stored if isinstance(message, UserMessage)), "")
 
 
+async def _age(store: Store, scope: Scope, run_id: str) -> float:
+    """Return the seconds since the end of a run, by the store's clock: `RunEnd.ended` is that of some process."""
+    journal = await store.load(scope, run_id, from_snapshot=True)
+    ends = [] if journal is None else [entry.at for entry in journal.entries if entry.kind == "ended"]
+    return await store_time(store) - ends[-1] if ends else inf
+
+
 def cleaned_title(answer: str) -> str:
     """Return a model's answer as a title: one line, without quotation marks."""
     line = next(iter(answer.strip().splitlines()), "").strip().strip("\"'“”«»").rstrip(".").strip()
@@ -77,7 +85,7 @@ async def write_title(
     if first is None or source is None or source.end is None or not keeps_text(policy):
         return ""
     if (seconds := text_seconds(policy)) is not None:  # the title does not outlive the turn that it is made from
-        seconds -= time.time() - source.end.ended
+        seconds -= await _age(runs.store, scope, first.run_id)
         if seconds <= 0:
             return ""
         policy = dataclasses.replace(policy, text=KeepFor(seconds))

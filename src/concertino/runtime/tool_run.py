@@ -42,12 +42,13 @@ class ToolRun(OwnAgent):
         return Turn(AssistantMessage((call,)), (call,))
 
     def after_step(self, run: RunContext[Any], outcome: NextStep) -> NextStep:
-        """Finish with the result."""
+        """Finish with the result. The step itself finishes only if the result ends the run of the caller."""
         message = run.messages[-1]
         assert isinstance(message, ToolMessage)
         content = message.content if message.whole is None else message.whole
         data = run.data.get(message.name)
-        result = ToolResult(content, data, message.summary, message.media, message.stored)
+        ends_run = isinstance(outcome, Finish)
+        result = ToolResult(content, data, message.summary, message.media, message.stored, ends_run)
         return Finish(result_text(content, is_error=message.is_error, result=result))
 
 

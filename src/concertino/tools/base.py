@@ -52,6 +52,10 @@ class ToolResult:
     """False for a result that must not be kept: the model reads it in this run, and the run can be resumed with it. No
     observer sees it, and after the run, the store and `RunResult.data` do not have it. This does not apply to text that
     the tool has streamed."""
+    ends_run: bool = False
+    """Whether the run ends after this step, with the content as its answer. The other calls of the step run, and the
+    first such result in the order of the calls counts. A result that is not `stored` ends the run with the model's last
+    text. A call in the background or outside a turn does not end the run."""
 
 
 @record

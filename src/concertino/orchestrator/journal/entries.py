@@ -537,6 +537,8 @@ class Common:
     carried: int | None = None
     """The number of examples before the conversation, in the entry from which the view has the edits of the context in
     entry 0. They are not written again."""
+    ending: Sequence[str] = ()
+    """Keys of calls whose results end the run."""
     edits: Sequence[Edit] = ()
     """Edits of the view, after those."""
     edited: tuple[int, ...] = ()
@@ -553,6 +555,8 @@ class Common:
             body["counts"] = self.counts
         if self.transitions:
             body["transitions"] = self.transitions
+        if self.ending:
+            body["ending"] = self.ending
         if self.carried is not None:
             body["carried"] = self.carried
         if self.edited:
@@ -571,6 +575,7 @@ class Common:
             transitions=[(key, state) for key, state in body.get("transitions", ())],
             data=content.get("data", {}),
             carried=body.get("carried"),
+            ending=body.get("ending", ()),
             edits=[decode_edit(edit) for edit in content.get("edits", ())],
             edited=tuple(body.get("edited", ())),
             snapshot=Snapshot.read(body.get("snapshot")),
@@ -712,9 +717,13 @@ def unpack_context(written: Sequence[Any], texts: Mapping[str, str]) -> ContextS
     return ContextState(edits, ready, at, model, bill, omitted, anchor, bool(counted), max(counted - 1, 0))
 
 
+_NOT_WRITTEN = ("call", "ends_run", "replaced")
+"""Fields of an outcome that its JSON lacks: the operation has the call, `Common.ending` the results that end a run."""
+
+
 def outcome_json(outcome: Outcome) -> Json:
     """Return an outcome as JSON, without its call and without defaults."""
-    fields = [item for item in dataclasses.fields(outcome) if item.name != "call"]
+    fields = [item for item in dataclasses.fields(outcome) if item.name not in _NOT_WRITTEN]
     kept = {item.name: getattr(outcome, item.name) for item in fields}
     kept["data"] = plain(kept["data"])
     if outcome.media:
@@ -724,9 +733,10 @@ def outcome_json(outcome: Outcome) -> Json:
 
 
 def outcome_of(call: ToolCall, written: Mapping[str, Any]) -> Outcome:
-    """Return the outcome of *call* that `outcome_json` wrote."""
+    """Return the outcome of *call* that `outcome_json` wrote. Fields that this version does not know are left out."""
+    known = {item.name: written[item.name] for item in dataclasses.fields(Outcome) if item.name in written}
     media = tuple([Media(**form) for form in written.get("media", ())])
-    return Outcome(call, **{**written, "media": media})
+    return Outcome(call, **{**known, "media": media})
 
 
 def empty_answer() -> AssistantMessage:

@@ -63,7 +63,6 @@ class JournalStep:
     epoch: int
     """The number of the claim under which it was appended; a new process has a greater one."""
     step: int
-    """The loop's step."""
     at: float
     """Seconds since the epoch, by the store's clock."""
     entry: JournalEntry
@@ -119,6 +118,8 @@ class OpenTurn:
     """How the turn ends, as far as the answer alone decides it."""
     added_before: int
     """The number of messages that the run had added before the answer."""
+    ending: list[str] = field(default_factory=list)
+    """Keys of the calls whose results end the run."""
     operations: Sequence[Operation] = ()
     """The run's operations, as stored, and its waits, which are not older: an answer may have come in between."""
     waits: Sequence[Wait] = ()
@@ -212,6 +213,8 @@ class Replay:
         except (KeyError, IndexError, TypeError, AttributeError, ValueError, StopIteration, ConfigurationError) as e:
             where = f"run {self.run.start.run_id}, entry {step.seq} ({step.entry.kind})"
             raise DamagedDataError(f"the journal of {where} is damaged: {e!r}; stop or erase the run") from e
+        if step.common.ending and self.turn is not None:
+            self.turn.ending += step.common.ending
         self.entries = step.seq + 1
         if isinstance(step.entry, Started | Resumed):
             self.sources.seconds, self._began = self.seconds, step.at
@@ -255,8 +258,7 @@ class Replay:
         self.state.tool_calls.update(common.counts)
         self.data.update(common.data)
         self._apply_edits(common)
-        position = getattr(entry, "position", None)
-        if position is not None:
+        if (position := getattr(entry, "position", None)) is not None:
             self._apply_position(position)
         match entry:
             case ModelRequested():
@@ -292,9 +294,8 @@ class Replay:
             return before
         turn, first, count = entry.follows
         if len(self.history) != count:
-            raise ErasedError(
-                f"run {self.run.start.run_id} follows turn {turn}, whose messages were erased; it cannot be resumed"
-            )
+            run_id = self.run.start.run_id
+            raise ErasedError(f"run {run_id} follows turn {turn}, whose messages were erased; it cannot be resumed")
         return (*before[:first], *self.history, *before[first:])
 
     def _apply_log(self, common: Common, messages: Sequence[StoredMessage]) -> None:
@@ -466,9 +467,8 @@ def started_of(journal: StoredJournal) -> Started:
     """Return what the run was given. Raises `ErasedError`, `StorageError`."""
     first = next(read_steps(journal), None)
     if first is None or not isinstance(first.entry, Started):
-        raise DamagedDataError(
-            f"the journal of run {journal.run.start.run_id} is damaged: it does not begin with a start"
-        )
+        run_id = journal.run.start.run_id
+        raise DamagedDataError(f"the journal of run {run_id} is damaged: it does not begin with a start")
     return first.entry
 
 

@@ -68,6 +68,7 @@ class _Gathered:
         mine.log.extend(other.log)
         mine.counts.update(other.counts)
         mine.data.update(other.data)
+        mine.ending = [*mine.ending, *other.ending]
         mine.carried = mine.carried if other.carried is None else other.carried
         mine.edits = [*mine.edits, *other.edits]
         mine.edited = other.edited or mine.edited
@@ -209,6 +210,11 @@ class Journal:
         self._gathered.calls[operation.key] = operation
         if wait is not None:
             self._gathered.waits[operation.key] = wait
+
+    def end_by(self, key: str) -> None:
+        """Record that the result of the call *key* ends the run."""
+        common = self._gathered.common
+        common.ending = [*common.ending, key]
 
     def close(self, keys: Iterable[str]) -> None:
         """Record that the conversation contains the outcomes of these calls."""

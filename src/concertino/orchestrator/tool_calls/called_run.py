@@ -77,6 +77,8 @@ def result_text(content: str, *, is_error: bool, result: ToolResult) -> str:
         form["summary"] = result.summary
     if result.media:
         form["media"] = [plain(each) for each in result.media]
+    if result.ends_run:
+        form["ends_run"] = True
     return json.dumps(form, ensure_ascii=False)
 
 
@@ -94,7 +96,8 @@ def handed_back(tool: Tool, answer: Wait, content: str, *, is_error: bool) -> tu
         if "error" in form:
             return str(form["error"]), True
         media = tuple([Media(**each) for each in form.get("media", ())])
-        return ToolResult(form["content"], data=form.get("data"), summary=form.get("summary"), media=media), False
+        ends_run = form.get("ends_run") is True
+        return ToolResult(form["content"], form.get("data"), form.get("summary"), media, ends_run=ends_run), False
     except (ValueError, TypeError, KeyError):
         return "the result was damaged on its way between the processes", True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -133,14 +133,21 @@ class ToolCalls:
                 planned.apply("start")
             planned.note()
 
-    def restore(self, operations: Mapping[str, Operation], waits: Sequence[Wait], *, sure: bool) -> None:
-        """Continue from the stored operations and answers of an earlier process."""
+    def restore(
+        self, operations: Mapping[str, Operation], waits: Sequence[Wait], ending: Collection[str], *, sure: bool
+    ) -> None:
+        """Continue from the stored operations and answers of an earlier process.
+
+        *ending* are the keys of the calls whose results end the run.
+        """
         for call in self._calls:
             operation = operations.get(call.key)
             if operation is not None:
                 approved = operation.state == "planned" or operation.waits_for == "sub_agent"
                 kind = "approval" if approved else operation.waits_for
                 call.restore(operation, _answer(waits, call.key, kind), sure=sure)
+                if call.outcome is not None and call.key in ending:
+                    call.outcome.ends_run = True
 
     # -- running -------------------------------------------------------------------------------------------------
 
@@ -264,11 +271,16 @@ class ToolCalls:
 
     async def _end(self, call: Call, outcome: Outcome, context: CallContext) -> None:
         call.end(outcome)
-        if call.declared and self._run.journal.on and (not self._finished() or self._hooks.answer_without_model.own):
-            # The outcome of an effect does not wait for other calls to be recorded, nor for the questions of an agent
-            # that decides about its next turn itself.
+        if self._run.journal.on and (self._is_urgent(call) or (outcome.ends_run and self.started)):
             await call.record()
         self._emit_end(call, context)
+
+    def _is_urgent(self, call: Call) -> bool:
+        """Return whether the outcome of an effect must be recorded at once.
+
+        It does not wait for other calls, nor for the questions of an agent that decides about its next turn itself.
+        """
+        return call.declared and (not self._finished() or self._hooks.answer_without_model.own)
 
     def _emit_end(self, call: Call, context: CallContext) -> None:
         outcome = call.outcome

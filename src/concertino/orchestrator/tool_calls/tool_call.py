@@ -154,6 +154,8 @@ class Call:
     def note(self) -> None:
         """Record the operation in the journal's next entry."""
         self._run.journal.operation(self.operation())
+        if self.outcome is not None and self.outcome.ends_run:
+            self._run.journal.end_by(self.key)
 
     async def record(self) -> None:
         """Record that the call began or ended before the others of its turn."""
@@ -361,7 +363,7 @@ class Call:
                 self._run.notify("tool_data_dropped", text)
         outcome.retain = tool.retain
         if value is not None:
-            outcome.stored = value.stored
+            outcome.stored, outcome.ends_run = value.stored, value.ends_run
             if value.media:
                 self._attach(outcome, value.media)
         if self.siblings:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from difflib import get_close_matches
 from typing import Any
 
 import psycopg
@@ -26,7 +28,22 @@ def parsed(url: str) -> dict[str, Any]:
     try:
         return conninfo_to_dict(url)
     except (psycopg.Error, ValueError) as error:
-        raise ConfigurationError(f"the URL of the database cannot be read: {error}") from None
+        raise ConfigurationError(f"the URL of the database {_problem(url, str(error).strip())}") from None
+
+
+def _problem(url: str, reason: str) -> str:
+    """Return what is wrong with *url*, for which libpq gives the *reason*, and the remedy.
+
+    A name that libpq quotes is shown only if it is that of a parameter: anything else may be a part of the password.
+    """
+    quoted = re.findall(r'"([^"]+)"', reason)
+    name = next((each for each in quoted if re.search(rf"[?&]{re.escape(each)}=", url)), None)
+    if name is None:
+        reason = re.sub(r'"[^"]*"', "'...'", reason)
+        return f"cannot be read: {reason}; write special characters, such as @ or % in a password, as %40 or %25"
+    known = [option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()]
+    alike = "".join([f"did you mean {each!r}? " for each in get_close_matches(name, known, 1)])
+    return f"has the unknown parameter {name!r}: {alike}Use parameters of libpq, such as 'sslmode', or remove it"
 
 
 def conninfo(given: dict[str, Any], schema: str, patience: float, *, read_only: bool) -> str:

@@ -60,8 +60,11 @@ def scoped(connection: Session, name: str, scope: AnyScope) -> tuple[str, dict[s
     """Return the statement *name*, limited to the rows that *scope* reaches, and the parameters of the limit.
 
     A statement marks the limit with a comment such as `/*reached r*/`, where `r` is the table with the owner's columns.
+    For a `TenantScope`, a database may have a statement of its own, *name* with `_of_tenant`.
     """
     kind = type(scope).__name__ if isinstance(scope, Scope) else kind_of(scope)  # most are: that saves a call
+    if kind == "TenantScope" and f"{name}_of_tenant" in connection.queries:
+        name = f"{name}_of_tenant"
     return limited(connection.queries[name], kind), scope_row(scope)
 
 

@@ -131,6 +131,33 @@ WHERE /*conditions*/
 ORDER BY w.opened, w.key
 LIMIT :limit;
 
+-- name: open_approvals_of_tenant
+-- By an index each: those of the tenant's open trees, and those that name the reader.
+SELECT
+    w.key, r.run_id, top.run_id AS root_id, w.agent_path, w.call_id, w.tool, w.kind, w.arguments, w.arguments_hash,
+    w.who, w.note, w.opened, w.expires, w.target,
+    NULL AS token, NULL AS verdict, NULL AS content, NULL AS other_arguments, NULL AS by, NULL AS at
+FROM (
+    SELECT w.number
+    FROM heads AS h
+    JOIN operations AS o ON o.root = h.run
+    JOIN waits AS w ON w.key = o.key AND w.kind = o.waits_for AND w.run = o.run
+    WHERE h.ending IS NULL AND /*reached h*/ AND o.state = 'waiting' AND o.waits_for = 'approval' AND w.who = '[]'
+    UNION ALL
+    SELECT w.number
+    FROM waits AS w
+    JOIN runs AS r ON r.number = w.run
+    JOIN operations AS o ON o.scope_key = r.scope_key AND o.key = w.key AND o.run = w.run
+    WHERE people(w.who) @> ARRAY[:by]::text[] AND w.who <> '[]'
+        AND o.state = 'waiting' AND o.waits_for = 'approval' AND w.kind = 'approval'
+) AS found
+JOIN waits AS w ON w.number = found.number
+JOIN runs AS r ON r.number = w.run
+JOIN runs AS top ON top.number = r.root
+WHERE /*reached r*/ AND /*conditions*/
+ORDER BY w.opened, w.key
+LIMIT :limit;
+
 -- name: lock_tree
 -- The root's head is the lock of its tree: whoever writes anything of the tree waits for it first.
 SELECT 1 FROM heads WHERE run = (SELECT root FROM runs WHERE run_id = :run_id) FOR UPDATE;
