@@ -29,6 +29,7 @@ _REMEDIES = {
     "string_type": "use a string",
     "list_type": "use a list",
     "dict_type": "use a table",
+    "bool_type": "use true or false",
     "model_type": "use a table",
     "int_type": "use a whole number",
     "float_type": "use a number",
@@ -77,6 +78,8 @@ class FleetFile(_Table):
     """As `--db`: a PostgreSQL URL, or a SQLite file for the processes of one machine."""
     nats: str | None = None
     """The URL of a NATS server, over which processes wake each other; by default they do so over the database."""
+    publish: bool = False
+    """Whether the processes publish the usage of each step over NATS."""
     app: str | None = None
     """As `--app`."""
     model: str | None = None
@@ -107,6 +110,7 @@ class FleetFile(_Table):
             coroutines=self.worker.coroutines,
             rate_limits=limits,
             allowed_tools=self.allowed_tools,
+            publishes=self.publish,
         )
 
 
@@ -128,6 +132,8 @@ def read_fleet_file(path: str) -> FleetFile:
     _check(path, "worker.worker_targets", file.targets, file.worker.worker_targets)
     if "" in file.rate_limits:
         raise ConfigurationError(f"{path}: invalid rate_limits '': use the name of a provider")
+    if file.publish and not file.nats:
+        raise ConfigurationError(f"{path}: publish needs a NATS server: set nats, or leave publish out")
     if file.nats is not None:
         problem = next(filter(None, (_problem_of_nats(url.strip()) for url in file.nats.split(","))), "")
         if problem:

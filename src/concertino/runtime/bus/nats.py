@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from ...extras import extra
@@ -108,6 +109,16 @@ class NatsBell(RemoteBell):
             await self._client.publish(topic)
         if topics:
             await self._client.flush(2)
+
+    async def publish(self, messages: Sequence[tuple[str, bytes]]) -> int:
+        """See `MessageBell.publish`. Raises `ConnectionError` without a connection, and the client's errors."""
+        if not self.connected:
+            raise ConnectionError("the NATS server cannot be reached")
+        sent = [each for each in messages if len(each[1]) <= self._client.max_payload]
+        for topic, data in sent:
+            await self._client.publish(topic, data)
+        await self._client.flush(2)
+        return len(messages) - len(sent)
 
     async def _pass_on(self, message: Msg) -> None:
         self._heard(message.subject)
