@@ -105,7 +105,7 @@ async def follower(server: NatsServer) -> AsyncIterator[Follower]:
         found.raw.append(message.data.decode())
         {"step": found.steps, "task": found.tasks}[message.subject.rpartition(".")[2]].append(json.loads(message.data))
 
-    await client.connect(server.url, max_reconnect_attempts=-1, reconnect_time_wait=0.02)
+    await client.connect(server.url)
     for kind in ("step", "task"):
         await client.subscribe(f"evt.agent.*.{kind}", cb=heard)
     await client.flush()
