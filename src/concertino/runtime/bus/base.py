@@ -177,7 +177,7 @@ class RemoteBell(LocalBell):
 
     def _gave_up(self, receiving: asyncio.Task[None]) -> None:
         if not receiving.cancelled() and (error := receiving.exception()) is not None:
-            log.warning("the bell never works: %s; the URL or an option may be invalid", type(error).__name__)
+            log.warning("the bell never works: %s; an option may be invalid", type(error).__name__)
 
     async def _send_rings(self) -> None:
         while True:
