@@ -7,9 +7,11 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from nats.aio.client import Client
 
@@ -19,11 +21,13 @@ from concertino import (
     Ask,
     Chat,
     MemoryStore,
+    Receipt,
     Resources,
     Retry,
     RunContext,
     Runtime,
     Scope,
+    Tokens,
     ToolCall,
     UsageRecord,
     delegate,
@@ -66,6 +70,10 @@ class Clerk(AgentConfig[None]):
 
     def authorize_tool_call(self, run: RunContext[None], call: ToolCall, arguments: dict[str, Any]) -> Ask:
         return Ask()
+
+
+def price(provider: str, model: str, tokens: Tokens, receipt: Receipt | None) -> tuple[Decimal | None, str]:
+    return Decimal(tokens.total) / 7_000_000, "test"
 
 
 class Follower:
@@ -175,15 +183,32 @@ async def check(store: Store, seen: Follower, *root_ids: str) -> None:
         assert seen.phases(root_id)[task["entry"]] == "ended"
 
 
+class Page(dict[str, Any]):
+    """The example of the page, and its query."""
+
+    def __init__(self) -> None:
+        text = (Path(__file__).parents[2] / "docs" / "fleet.md").read_text("utf-8")
+        section = text.partition("### Follow the usage of a fleet\n")[2]
+        exec(section.partition("```python\n")[2].partition("```")[0], self)
+        self.query = section.partition("```sql\n")[2].partition("```")[0]
+
+
+def runs_of(seen: Follower, scope: Scope) -> set[str]:
+    return {each["run"] for each in seen.steps if each["tenant"] == scope.tenant}
+
+
 async def test_the_messages_of_two_trees_add_up_to_their_rows(nats: NatsServer, url: str, schema: str) -> None:
     """With sub-agents, a failed attempt and an estimated one, in two runs at the same time."""
     models = {f"scripted:{name}": script() for name in ("one", "two")}
+    page = Page()
+    costs = page["Costs"]()
     async with (
         await PostgresStore.open(url, schema=schema) as store,
         follower(nats) as seen,
         NatsBell(nats.url) as bell,
     ):
-        resources = Resources(store=store, models=models.__getitem__, retry=Retry(first=0.0, restart=True))
+        subscriber = await page["follow"](nats.url, costs)
+        resources = Resources(store=store, models=models.__getitem__, retry=Retry(first=0.0, restart=True), price=price)
         fleet = Fleet(bell=bell, targets={}, takes=["worker_generic"], publishes=True)
         async with joined(Runtime([Lead()], resources), fleet) as runtime:
             runs = await asyncio.gather(
@@ -210,6 +235,23 @@ async def test_the_messages_of_two_trees_add_up_to_their_rows(nats: NatsServer, 
             }
             assert [each["status"] for each in seen.tasks] == ["completed"] * 2
             assert runtime.counts.lost_messages == 0
+            await state(lambda: sum(map(len, costs.entries.values())) == len(seen.steps))
+        await subscriber.close()
+    with psycopg.connect(url) as connection:
+        found = connection.execute(page.query.replace("concertino.", f"{schema}.").encode()).fetchall()
+    assert {(run, entry): tuple(sums) for run, entry, *sums in found} == {
+        (each["run"], each["entry"]): (
+            len(each["usage"]),
+            sum(record["prompt"] for record in each["usage"]),
+            sum(record["completion"] for record in each["usage"]),
+            sum(Decimal(record["cost"]) for record in each["usage"] if record["cost"] is not None) or None,
+        )
+        for each in seen.steps
+        if each["usage"]
+    }
+    for scope in (CARLA, BOB):
+        cost = costs.of_tenant[scope.tenant]
+        assert cost == sum(each[-1] or 0 for each in found if each[0] in runs_of(seen, scope)) > 0
 
 
 async def test_a_run_that_another_process_continues_is_published_without_a_gap(nats: NatsServer) -> None:
