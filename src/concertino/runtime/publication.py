@@ -38,7 +38,7 @@ _Fields = dict[str, Any]
 
 @record(kw_only=True)
 class _Stored:
-    """What the messages of an entry tell, without its content."""
+    """The facts of an entry that its messages have, without its content."""
 
     run_id: str
     root_id: str
