@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -33,7 +33,8 @@ from concertino import (
     delegate,
     tool,
 )
-from concertino.errors import ConfigurationError, OverloadedError
+from concertino.errors import ConfigurationError, OverloadedError, UnknownModelError
+from concertino.providers import Model
 from concertino.runtime import Fleet, LocalBell, NatsBell, publication
 from concertino.storage import PostgresStore, Store
 from concertino.testing import Answer, ScriptedModel, call
@@ -73,7 +74,7 @@ class Clerk(AgentConfig[None]):
 
 
 def price(provider: str, model: str, tokens: Tokens, receipt: Receipt | None) -> tuple[Decimal | None, str]:
-    return Decimal(tokens.total) / 7_000_000, "test"
+    return Decimal(tokens.total) / 1_000_000, "test"
 
 
 class Follower:
@@ -109,13 +110,13 @@ async def follower(server: NatsServer) -> AsyncIterator[Follower]:
     found, client = Follower(), Client()
 
     async def heard(message: Any) -> None:
-        assert message.subject.startswith("evt.agent.")
-        found.raw.append(message.data.decode())
-        {"step": found.steps, "task": found.tasks}[message.subject.rpartition(".")[2]].append(json.loads(message.data))
+        kind = message.subject.rpartition(".")[2]
+        if kind != "chunk":
+            found.raw.append(message.data.decode())
+            {"step": found.steps, "task": found.tasks}[kind].append(json.loads(message.data))
 
     await client.connect(server.url)
-    for kind in ("step", "task"):
-        await client.subscribe(f"evt.agent.*.{kind}", cb=heard)
+    await client.subscribe("evt.agent.>", cb=heard)  # one subscription keeps the order of its messages
     await client.flush()
     try:
         yield found
@@ -124,12 +125,14 @@ async def follower(server: NatsServer) -> AsyncIterator[Follower]:
 
 
 @asynccontextmanager
-async def worker(url: str, store: Store, model: ScriptedModel, **more: Any) -> AsyncIterator[Runtime]:
+async def worker(
+    url: str, store: Store, model: ScriptedModel, models: Callable[[str], Model] | None = None
+) -> AsyncIterator[Runtime]:
     """Open a process that publishes what it stores."""
-    resources = Resources(store=store, models=lambda _: model, model=model)
+    resources = Resources(store=store, models=models or (lambda _: model), model=model)
     async with NatsBell(url) as bell:
         fleet = Fleet(bell=bell, targets={}, takes=["worker_generic"], publishes=True)
-        async with joined(Runtime([Lead(), Clerk(), Researcher()], resources, **more), fleet) as runtime:
+        async with joined(Runtime([Lead(), Clerk(), Researcher()], resources), fleet) as runtime:
             yield runtime
 
 
@@ -292,6 +295,24 @@ async def test_runs_that_end_without_their_agent_are_published(nats: NatsServer)
         await fork.result()
         await seen.ended(first.id, fork.id)
         await check(store, seen, run.id, first.id, fork.id)
+
+
+async def test_a_turn_that_can_never_start_is_published(nats: NatsServer) -> None:
+    store, model = MemoryStore(), ScriptedModel()
+
+    def gone(name: str) -> ScriptedModel:
+        raise UnknownModelError(f"unknown model {name!r}")
+
+    resources = Resources(store=store, model=model, models=lambda _: model)
+    async with joined(Runtime([Clerk()], resources), Fleet(bell=LocalBell(), targets={})) as web:
+        conversation = await web.conversation(CARLA, "c", agent="clerk")
+        turn = await conversation.send(Chat("Hello!", model="scripted:gone"))
+    async with follower(nats) as seen, worker(nats.url, store, model, models=gone):
+        await seen.ended(turn.id)
+    assert seen.phases(turn.id) == ["started", "ended"]
+    assert [(each["status"], each["usage"]["attempts"], each["usage"]["cost"]) for each in seen.tasks] == [
+        ("failed", 0, "0")
+    ]
 
 
 async def test_a_server_that_cannot_be_reached_costs_messages_only(
