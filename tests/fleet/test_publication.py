@@ -49,6 +49,12 @@ CARLA, BOB = Scope(tenant="acme", user="carla"), Scope(tenant='> *."\n☃', user
 TOKENS = ("prompt", "completion", "cached", "cache_write", "cache_write_1h", "reasoning")
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a loaded machine send all messages."""
+    monkeypatch.setattr(publication, "PATIENCE", 300.0)
+
+
 @tool(effect="once")
 async def refund() -> str:
     """Refund an order."""
