@@ -21,10 +21,11 @@ from benchmarks import environments
 from benchmarks.fleet.claims import claims, queue
 from benchmarks.fleet.first import first
 from benchmarks.fleet.rows import multiply
+from benchmarks.fleet.signals import BATCH, RINGERS, signals
 from benchmarks.fleet.turns import turns
 from benchmarks.fleet.waiting import prepare, waiting, woken
 
-PARTS = ("steps", "turns", "first", "claims", "woken", "waiting")
+PARTS = ("steps", "turns", "first", "signals", "claims", "woken", "waiting")
 _SYSTEMS = ("concertino_postgres", "dbos_postgres", "langgraph_postgres", "procrastinate_postgres")
 _PATIENCE = 600.0
 _SETTINGS = {"checkpoint_timeout": "1h", "max_wal_size": "16GB", "shared_buffers": "512MB"}
@@ -99,6 +100,20 @@ def _first(server: Server, *, quick: bool) -> None:
         bus.stop()
 
 
+def _signals(_: Server, *, quick: bool) -> None:
+    bus = NatsServer()
+    bus.start()
+    try:
+        rate, cpu_us = signals(bus.url, 2.0 if quick else 10.0)
+    finally:
+        bus.stop()
+    print(
+        f"\nrings that one process hears, of {RINGERS} that ring {BATCH:,} topics at once: {rate:,.0f} a second,"
+        f" {cpu_us:.1f} us of CPU each",
+        flush=True,
+    )
+
+
 def _claims(server: Server, *, quick: bool) -> None:
     url, many = server.database(), 20_000 if quick else 40_000
     asyncio.run(prepare(url, answered=True))
@@ -155,7 +170,7 @@ def main() -> None:
     arguments = parser.parse_args()
     steps = partial(_steps, peers=not arguments.no_peers)
     parts: dict[str, Callable[..., None]] = dict(
-        zip(PARTS, (steps, _turns, _first, _claims, _woken, _waiting), strict=True)
+        zip(PARTS, (steps, _turns, _first, _signals, _claims, _woken, _waiting), strict=True)
     )
     for name, part in parts.items():
         if arguments.only in (None, name):

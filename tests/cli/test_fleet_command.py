@@ -87,7 +87,7 @@ def test_invalid_files_are_refused(cli: Cli, tmp_path: Path, text: str, message:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("databse = 'runs.db'", "unknown field databse: choose from database, nats, app, "),
+        ("databse = 'runs.db'", "unknown field databse: choose from database, nats, publish, app, "),
         ("database = 7", "invalid database 7: use a string"),
         ("database = ['secret']", "invalid database: use a string"),
         ("nats = 'http://ann:secret@host'", "invalid nats 'http:...': use a URL, such as 'nats://bus.internal:4222'"),
@@ -104,6 +104,8 @@ def test_invalid_files_are_refused(cli: Cli, tmp_path: Path, text: str, message:
         ("database = 'host=db password = secret'", "invalid database 'host=db password = ...': use a "),
         ("database = 'mysql://ann:secret@host'", "invalid database 'mysql://...': use a postgresql:// URL"),
         ("database = ''", "invalid database '': leave the field out, or use at least one character"),
+        ("publish = true", "publish needs a NATS server: set nats, or leave publish out"),
+        ("publish = 1", "invalid publish 1: use true or false"),
         ("corpus = 'docs'", "invalid corpus 'docs': use a list"),
         ("targets = ['desk']", "invalid targets: use a table"),
         ("[targets]\ndesks = 'desk'", "invalid targets.desks 'desk': use a list"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -15,10 +16,16 @@ from typing import Any
 import httpx2
 import pytest
 
+from concertino import Scope
+from concertino.runtime import Fleet, LocalBell
+from concertino.storage import PostgresStore
 from tests.postgres.server import Server
 
+from ..runtime.kit import state
 from .nats_server import NatsServer
-from .shop import EFFECTS, HELD_AT, HOLD, STEPS
+from .shop import EFFECTS, HELD_AT, HOLD, STEPS, make_runtime
+from .test_fleet import joined
+from .test_publication import check, follower
 
 pytestmark = pytest.mark.postgres
 ROOT = Path(__file__).parents[2]
@@ -117,3 +124,41 @@ def test_a_killed_worker_and_a_drained_one_are_replaced(start: Callable[..., Pro
         assert len({pid for _, pid in payments()}) == 2
     assert web.signal(signal.SIGTERM) == 0
     assert web.process.pid not in {int(pid) for _, pid in payments()}
+
+
+async def test_messages_of_a_killed_worker_and_of_its_successor_have_numbers_of_their_own(
+    server: Server, nats: NatsServer, tmp_path: Path
+) -> None:
+    database = server.database()
+    (tmp_path / "config.toml").write_text(f"""
+        database = {database!r}
+        app = "tests.fleet.shop:make_runtime"
+        nats = {nats.url!r}
+        publish = true
+        [targets]
+        desks = ["desk"]
+        [worker]
+        worker_targets = ["desks"]
+    """)
+    (tmp_path / HOLD).touch()
+    started: list[Process] = []
+    try:
+        async with await PostgresStore.open(database) as store, follower(nats) as seen:
+            async with joined(make_runtime(store), Fleet(bell=LocalBell(), targets={"desks": ["desk"]})) as web:
+                conversation = await web.conversation(Scope("acme", "ann"), "c", agent="desk")
+                turn = await conversation.send("Pay all.")
+            started.append(await asyncio.to_thread(Process, tmp_path, "fleet", "run"))
+            await state(lambda: seen.phases(turn.id).count("model_requested") == HELD_AT + 1)
+            await asyncio.to_thread(started[0].signal, signal.SIGKILL)
+            (tmp_path / HOLD).unlink()
+            started.append(await asyncio.to_thread(Process, tmp_path, "fleet", "run"))
+            await seen.ended(turn.id)
+            await check(store, seen, turn.id)
+            assert [each["source"] for each in seen.records()].count("unknown") == 1
+            assert seen.phases(turn.id).count("resumed") == 1
+    finally:
+        for each in started:
+            each.process.kill()
+            each.process.wait(60)
+            assert each.process.stdout is not None
+            each.process.stdout.close()

@@ -141,6 +141,6 @@ async def test_the_counts_of_a_runtime_are_metrics(collected: Collected) -> None
         collected.telemetry.watch(runtime.counts)
         run = await runtime.start(Chat("Hello.", scope=Scope("acme", "ann")), "clerk")
         await run.result()
-        names = ("live_runs", "parked_runs", "voided_events", "lost_events", "late_answers")
+        names = ("live_runs", "parked_runs", "voided_events", "lost_events", "late_answers", "lost_messages")
         values = [getattr(runtime.counts, name) for name in names]
         assert [collected.metric(f"concertino.runtime.{name}")[""] for name in names] == values

@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import logging
-import re
 import tomllib
 from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -19,6 +17,7 @@ from .. import wiring
 from ..errors import ConfigurationError
 from ..providers import SharedRateLimit
 from ..runtime import Bell, Fleet, LocalBell
+from ..runtime.bus.nats_url import servers_of
 from ..runtime.fleet import COROUTINES, GENERIC
 from ..storage import Store
 from .options import Options
@@ -29,6 +28,7 @@ _REMEDIES = {
     "string_type": "use a string",
     "list_type": "use a list",
     "dict_type": "use a table",
+    "bool_type": "use true or false",
     "model_type": "use a table",
     "int_type": "use a whole number",
     "float_type": "use a number",
@@ -40,8 +40,6 @@ _REMEDIES = {
     "too_short": "name at least one",
 }
 """By the type of pydantic's error."""
-_NATS = re.compile(r"((nats|tls)://)?[^\s/?#,]+/?")
-"""A URL, or a host with or without a port."""
 _MOST = 100_000
 """Most runs or requests at once: more than a process can have."""
 
@@ -77,6 +75,8 @@ class FleetFile(_Table):
     """As `--db`: a PostgreSQL URL, or a SQLite file for the processes of one machine."""
     nats: str | None = None
     """The URL of a NATS server, over which processes wake each other; by default they do so over the database."""
+    publish: bool = False
+    """Whether the processes publish the usage of each step over NATS."""
     app: str | None = None
     """As `--app`."""
     model: str | None = None
@@ -107,6 +107,7 @@ class FleetFile(_Table):
             coroutines=self.worker.coroutines,
             rate_limits=limits,
             allowed_tools=self.allowed_tools,
+            publishes=self.publish,
         )
 
 
@@ -122,35 +123,17 @@ def read_fleet_file(path: str) -> FleetFile:
         raise ConfigurationError(f"{path}: {_problem(error)}") from None
     try:
         wiring.is_url(file.database or "")
+        if file.nats is not None:
+            servers_of(file.nats)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from None
     _check(path, "targets", file.targets, ())
     _check(path, "worker.worker_targets", file.targets, file.worker.worker_targets)
     if "" in file.rate_limits:
         raise ConfigurationError(f"{path}: invalid rate_limits '': use the name of a provider")
-    if file.nats is not None:
-        problem = next(filter(None, (_problem_of_nats(url.strip()) for url in file.nats.split(","))), "")
-        if problem:
-            head, _, _ = file.nats.partition("//")
-            shown = head.rpartition("@")[2][:20]  # the rest may contain a password
-            raise ConfigurationError(f"{path}: invalid nats '{shown}...': {problem}")
+    if file.publish and not file.nats:
+        raise ConfigurationError(f"{path}: publish needs a NATS server: set nats, or leave publish out")
     return file
-
-
-def _problem_of_nats(url: str) -> str:
-    """Return what is wrong with the URL of a NATS server, with the remedy, or an empty string."""
-    use = "use a URL, such as 'nats://bus.internal:4222'"
-    if url.startswith(("ws://", "wss://")):
-        return f"WebSocket is not supported; {use}"
-    if "?" in url or "#" in url:
-        return f"it has a query or a fragment; {use}"
-    try:
-        parts = urlsplit(url if "://" in url else f"nats://{url}")
-        if _NATS.fullmatch(url) and parts.port != 0:
-            return "" if parts.hostname else f"it has no host; {use}"
-    except ValueError:  # an invalid port
-        pass
-    return use
 
 
 def _check(path: str, field: str, targets: Mapping[str, list[str]], takes: Collection[str]) -> None:

@@ -29,6 +29,8 @@ class Counts(Protocol):
     """Events that could not be stored."""
     late_answers: int
     """Answers to waiting calls that changed nothing."""
+    lost_messages: int
+    """Messages about runs that could not be sent."""
 
 
 class Metrics:
@@ -92,6 +94,7 @@ class Metrics:
             (names.VOIDED_EVENTS, "{event}", "Events that a retry or a crash undid", lambda: counts.voided_events),
             (names.LOST_EVENTS, "{event}", "Events that could not be stored", lambda: counts.lost_events),
             (names.LATE_ANSWERS, "{answer}", "Answers that changed nothing", lambda: counts.late_answers),
+            (names.LOST_MESSAGES, "{message}", "Messages about runs that were not sent", lambda: counts.lost_messages),
         ):
             meter.create_observable_counter(name, [read(value)], unit, text)
 

@@ -20,6 +20,8 @@ class RuntimeCounts:
     """Events that could not be stored: the store failed for too long, or another process continued the run."""
     late_answers: int = 0
     """Answers to waiting calls that changed nothing: another one, the deadline or a stop was first."""
+    lost_messages: int = 0
+    """Messages about runs (`Fleet.publishes`) that could not be sent."""
 
     @property
     def live_runs(self) -> int:

@@ -20,7 +20,7 @@ from ..storage.call_store import Consumer
 from ..storage.process import process_owner
 from ..targets import SINGLE, called_tool, check_target
 from ..waits import Wait
-from .bus.base import Bell, wakeup
+from .bus.base import Bell, MessageBell, wakeup
 from .starts import SHARE, Starts
 
 log = logging.getLogger("concertino")
@@ -51,9 +51,15 @@ class Fleet:
     """The limits of the fleet's key by provider, such as a `SharedRateLimit`; a run's `Resources` may have others."""
     allowed_tools: Mapping[str, Collection[str]] = field(default_factory=dict)
     """The names of the tools that the runs of an agent get, by agent; a run's `Resources` may have others."""
+    publishes: bool = False
+    """Whether *bell*, a `NatsBell`, passes on messages with the usage of each step that this process stores."""
 
     def __post_init__(self) -> None:
         check_whole("Fleet", "coroutines", self.coroutines)
+        if self.publishes and not isinstance(self.bell, MessageBell):
+            raise ConfigurationError(
+                f"Fleet(publishes=True): {type(self.bell).__name__} carries no messages; use NatsBell"
+            )
         owners: dict[str, str] = {}
         for target, agents in self.targets.items():
             check_target(target)
@@ -109,6 +115,8 @@ class Seat:
         self, store: Store, agents: Callable[[], Iterable[str]], busy: Callable[[], int], lease: float
     ) -> None:
         self.fleet: Fleet | None = None
+        self.journals = store
+        """The store as this process writes journals: it may publish what it stores."""
         self._store, self._agents, self._busy, self._lease = store, agents, busy, lease
         self._ends: list[Callable[[], None]] = []
         self._left = False

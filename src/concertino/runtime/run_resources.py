@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import ConfigurationError, ResourcesError
 from ..orchestrator.agent import AgentConfig
@@ -14,7 +14,13 @@ from ..orchestrator.validation import check_chat
 from ..providers import RateLimit
 from ..scope import Scope
 from ..storage.base import Store
+from .bus.base import MessageBell
+from .counts import RuntimeCounts
+from .fleet import Fleet
 from .starts import Starts, TooSlowError
+
+if TYPE_CHECKING:
+    from .publication import Publisher
 
 ResourcesFunction = Callable[[Scope, AgentConfig[Any]], Resources | Awaitable[Resources]]
 """Returns the resources of a run of an agent for its owner. It is called when a run starts, and whenever a process
@@ -39,6 +45,9 @@ class RunResources:
 
             store = MemoryStore()
         self.store: Store = store
+        self._journals = store
+        """The store as runs write their journals."""
+        self._publisher: Publisher | None = None
         self._rate_limits: Mapping[str, RateLimit] = {}
         self._allowed_tools: Mapping[str, Collection[str]] = {}
         self.shared = self._in_store(given) if isinstance(given, Resources) else None
@@ -79,17 +88,32 @@ class RunResources:
             )
         return self._in_store(found)
 
-    def limit(self, rate_limits: Mapping[str, RateLimit], allowed_tools: Mapping[str, Collection[str]]) -> None:
-        """Use these for the providers and the agents for which the resources of a run have none."""
-        self._rate_limits, self._allowed_tools = rate_limits, allowed_tools
+    def join(self, fleet: Fleet, counts: RuntimeCounts) -> Store:
+        """Use the limits and tools of *fleet* for providers and agents for which the resources of a run have none.
+
+        Return the store as this process writes journals: it publishes them if the fleet does.
+        """
+        self._rate_limits, self._allowed_tools = fleet.rate_limits, fleet.allowed_tools
+        if fleet.publishes:
+            from .publication import Publisher, published  # noqa: PLC0415 - few fleets publish
+
+            self._publisher = Publisher(self.store, cast("MessageBell", fleet.bell), counts)
+            self._journals = published(self.store, self._publisher)
         if self.shared is not None:
             self.shared = self._in_store(self.shared)
+        return self._journals
+
+    async def close(self) -> None:
+        """Send the messages that are left."""
+        if self._publisher is not None:
+            await self._publisher.close()
 
     def _in_store(self, resources: Resources) -> Resources:
-        if resources.store is None or self._rate_limits or self._allowed_tools:
-            resources = resources.within(resources.store or self.store, self._rate_limits, self._allowed_tools)
-        if resources.store is not self.store:
+        store = resources.store
+        if store is not None and store is not self.store and store is not self._journals:
             raise ResourcesError(
                 "Resources(store=...) of a run is not its runtime's: leave it out, and use Runtime(store=...)"
             )
+        if store is not self._journals or self._rate_limits or self._allowed_tools:
+            resources = resources.within(self._journals, self._rate_limits, self._allowed_tools)
         return resources

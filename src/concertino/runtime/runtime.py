@@ -133,7 +133,7 @@ class Runtime(Answering):
         """Share the work on the store, before `async with`. Raises `ConfigurationError` if the agents do not fit."""
         self._seat.fleet = self._agents.checked(fleet)
         self._log.bell = self._log.conversations.bell = fleet.bell
-        self._resources.limit(fleet.rate_limits, fleet.allowed_tools)
+        self._seat.journals = self._resources.join(fleet, self.counts)
 
     async def close(self, grace: float = 0.0) -> None:
         """Stop the watchdog, and park the runs that do not end within *grace* seconds for any process to resume."""
@@ -152,6 +152,7 @@ class Runtime(Answering):
         await self._calls.close()
         await self._seat.leave_targets()
         await self._log.close()
+        await self._resources.close()
 
     # -- runs ----------------------------------------------------------------------------------------------------
 
@@ -291,7 +292,7 @@ class Runtime(Answering):
                 return result.receipt or StopReceipt()
         await self.store.send(scope, run_id, "stop")  # also if the run was suspended, or ended, just before
         await self._seat.wake_owners(run_id)
-        receipt = await sealed(self.store, scope, run_id, deadline + 2 * self._sweep, min(0.05, self._sweep))
+        receipt = await sealed(self._seat.journals, scope, run_id, deadline + 2 * self._sweep, min(0.05, self._sweep))
         if receipt is None:
             raise RunStateError(f"run {run_id} has not stopped within {deadline:g} s: its process does not answer")
         return receipt
@@ -314,7 +315,7 @@ class Runtime(Answering):
 
     async def create_fork(self, scope: AnyScope, run_id: str, step: int) -> str:
         """Create a fork without resuming it, and return its id. Raises as `fork`."""
-        return await fork(self.store, await self._journal(scope, run_id), step)
+        return await fork(self._seat.journals, await self._journal(scope, run_id), step)
 
     async def replay(self, scope: AnyScope, run_id: str) -> Iterator[tuple[int, str, ModelRequest]]:
         """Return the step, the model's id and the request of each model call of the run's turns, from its journal."""
@@ -444,8 +445,7 @@ class Runtime(Answering):
         return stored
 
     async def _journal(self, scope: AnyScope, run_id: str, *, from_snapshot: bool = False) -> StoredJournal:
-        journal = await self.store.load(scope, run_id, from_snapshot=from_snapshot)
-        if journal is None:
+        if (journal := await self.store.load(scope, run_id, from_snapshot=from_snapshot)) is None:
             raise UnknownRunError(f"there is no run {run_id!r} in this store")
         return journal
 

@@ -252,7 +252,7 @@ class TurnStarter:
 
         async def run(given: Chat, _: _Held) -> None:
             policy = await self._runs.data_policy(scope, due.agent, due.turn.run_id)
-            await record_refusal(self._store, given, due.agent, policy, due.turn.run_id, why)
+            await record_refusal(self.seat.journals, given, due.agent, policy, due.turn.run_id, why)
 
         try:
             await self._as_next(scope, due.conversation_id, chat, due.turn, run, queued=True, refused=True)

@@ -239,7 +239,7 @@ class Watchdog:
         if stored is None or not self._runs.knows(stored.start.agent):
             return  # another process has this agent
         if stored.stop:
-            await seal(self._store, stored.start.scope, root_id, "cancelled", "the run was stopped")
+            await seal(self._seat.journals, stored.start.scope, root_id, "cancelled", "the run was stopped")
         elif stored.tries and not stored.reason:
             await self._postpone(stored, f"its process ended {stored.tries} times without progress")
         elif not stored.tries or await self._is_only_suspect(root_id):
@@ -295,7 +295,7 @@ class Watchdog:
             await self._store.postpone(scope, root_id, reason=reason, seconds=None)
             log.warning("run %s is a dead letter: %s", root_id, reason)
         else:
-            await seal(self._store, scope, root_id, "failed", reason)
+            await seal(self._seat.journals, scope, root_id, "failed", reason)
             log.warning("run %s has failed, and so has the call that it worked for: %s", root_id, reason)
             await self._seat.wake_owners(stored.start.parent_id)
             self.wake()

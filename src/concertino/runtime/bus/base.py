@@ -1,4 +1,4 @@
-"""The port of bells, which wake processes that wait for rows. A bell carries no data: rows are the truth.
+"""The port of bells, which wake processes that wait for rows. A ring carries no data: rows are the truth.
 
 A ring may be lost, arrive late or arrive twice. A process that waits for one also polls the rows.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 log = logging.getLogger("concertino")
 
@@ -26,7 +26,21 @@ def wakeup(target: str) -> str:
 
 def events_of(root_id: str) -> str:
     """Return the topic that wakes the readers of a run: its log has new events."""
-    return f"evt.agent.{hashlib.sha256(root_id.encode()).hexdigest()[:32]}.chunk"  # an id may contain any characters
+    return _of_tree(root_id, "chunk")
+
+
+def step_of(root_id: str) -> str:
+    """Return the topic of messages about the entries of a tree's journals."""
+    return _of_tree(root_id, "step")
+
+
+def task_of(root_id: str) -> str:
+    """Return the topic of the message about a tree's end."""
+    return _of_tree(root_id, "task")
+
+
+def _of_tree(root_id: str, kind: str) -> str:
+    return f"evt.agent.{hashlib.sha256(root_id.encode()).hexdigest()[:32]}.{kind}"  # an id may contain any characters
 
 
 def conversation_topic(scope_key: str, conversation_id: str) -> str:
@@ -49,6 +63,18 @@ class Bell(Protocol):
 
     def listen(self, topic: str, call: Callable[[], None]) -> Callable[[], None]:
         """Call *call* in the event loop at each ring of *topic*. Return a function that ends this."""
+        ...
+
+
+@runtime_checkable
+class MessageBell(Bell, Protocol):
+    """A bell that also passes messages on, to any subscriber."""
+
+    async def publish(self, messages: Sequence[tuple[str, bytes]]) -> int:
+        """Send messages, each with its topic, and return how many were too large to be sent.
+
+        Raises an error if the server may not have all of them.
+        """
         ...
 
 
@@ -151,7 +177,7 @@ class RemoteBell(LocalBell):
 
     def _gave_up(self, receiving: asyncio.Task[None]) -> None:
         if not receiving.cancelled() and (error := receiving.exception()) is not None:
-            log.warning("the bell never works: %s; the URL or an option may be invalid", type(error).__name__)
+            log.warning("the bell never works: %s; an option may be invalid", type(error).__name__)
 
     async def _send_rings(self) -> None:
         while True:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Sequence
 from typing import Any
+from urllib.parse import unquote
 
 from ...extras import extra
 from .base import AGAIN, RemoteBell, log
+from .nats_url import servers_of
 
 with extra("nats", "a bell over NATS"):
     from nats.aio.client import Client
@@ -20,13 +24,22 @@ class _NoTlsError(Error):
 
 
 _SUBJECTS = "cmd.agent.>, evt.agent.> and evt.conversation.>"
+_DENIED = re.compile(r"permissions violation for (\w+) to \"?(\w+\.\w+).*?(\w+)\"?'?$", re.IGNORECASE)
+"""What a user may not do, and with which kind of subject: its first two parts and the last one."""
 
 
 class _PlainClient(Client):
-    """A client that reads no headers, and sends no credentials without TLS if TLS was asked for."""
+    """A client that reads no headers, decodes credentials, and sends none without TLS if TLS was asked for."""
 
     async def _process_headers(self, headers: Any) -> None:
         """Ignore them: malformed ones of other programs would end the reading until the next pings."""
+
+    def _setup_server_pool(self, connect_url: Any) -> None:
+        """Decode the credentials in the URLs: nats-py sends them as they are written."""
+        super()._setup_server_pool(connect_url)
+        for server in self._server_pool:
+            credentials, at, host = server.uri.netloc.rpartition("@")
+            server.uri = server.uri._replace(netloc=f"{unquote(credentials)}{at}{host}")
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         """Refuse a server without TLS before the client answers: nats-py uses TLS only if the server requires it."""
@@ -61,24 +74,26 @@ _OPTIONS: dict[str, Any] = {
 class NatsBell(RemoteBell):
     """A bell over the NATS server at *url*: `async with NatsBell("nats://bus.internal") as bell`. See `RemoteBell`.
 
-    Separate the servers of a cluster by commas. The topics are subjects of core NATS. Options are
-    nats-py's, such as `tls` or `user_credentials`.
+    Separate the servers of a cluster by commas. Credentials in the URL are percent-encoded: a comma is %2C. The topics
+    are subjects of core NATS. Options are nats-py's, such as `tls` or `user_credentials`.
+
+    Raises `ConfigurationError` for an invalid URL.
     """
 
     def __init__(self, url: str, **options: Any) -> None:
         super().__init__()
-        self._servers, self._options = [each.strip() for each in url.split(",")], {**_OPTIONS, **options}
+        self._servers, self._options = list(servers_of(url)), {**_OPTIONS, **options}
         self._client = _PlainClient()
-        self._is_denied = False
-        """Whether it was logged that the user lacks a permission."""
+        self._denied: set[tuple[Any, ...]] = set()
+        """The permissions that the user lacks, as far as they were logged."""
         self._heard_topics: dict[str, Subscription] = {}
 
     async def _receive(self) -> None:
         async def lost(error: object = None) -> None:
             if not self._client.is_connected:
                 self._is_lost(error)
-            elif "permissions violation" in str(error).lower() and not self._is_denied:
-                self._is_denied = True
+            elif (denied := _DENIED.search(str(error))) is not None and denied.groups() not in self._denied:
+                self._denied.add(denied.groups())
                 allow = f"allow its user to publish and subscribe to {_SUBJECTS}"
                 log.warning("the bell does not work fully: %s: %s; %s", self._client.address, error, allow)
 
@@ -108,6 +123,16 @@ class NatsBell(RemoteBell):
             await self._client.publish(topic)
         if topics:
             await self._client.flush(2)
+
+    async def publish(self, messages: Sequence[tuple[str, bytes]]) -> int:
+        """See `MessageBell.publish`. Raises `ConnectionError` without a connection, and the client's errors."""
+        if not self.connected:
+            raise ConnectionError("the NATS server cannot be reached")
+        sent = [each for each in messages if len(each[1]) <= self._client.max_payload]
+        for topic, data in sent:
+            await self._client.publish(topic, data)
+        await self._client.flush(2)
+        return len(messages) - len(sent)
 
     async def _pass_on(self, message: Msg) -> None:
         self._heard(message.subject)
