@@ -14,6 +14,17 @@ from ..targets import check_target
 from ..tools.base import Pending, Tool, ToolContext, ToolResult
 from ..tools.registry import ToolRegistry
 
+_QUERY = "The complete task; the agent sees nothing else"
+_CARDS: dict[str, Any] = {
+    "type": "array",
+    "items": {"type": "string"},
+    "maxItems": 32,
+    "description": (
+        "Ids of earlier results that the agent needs: it reads them whole, so do not repeat their text in the query. "
+        "The id is in the last line of a result: [card ID]"
+    ),
+}
+
 
 class AgentTool(Tool):
     """A tool that runs an agent; see `delegate`."""
@@ -31,19 +42,16 @@ class AgentTool(Tool):
         tool_call_limit: int | None,
         *,
         background: bool,
+        cards: bool,
     ) -> None:
         self.name = name
         self.description = description
         self.background = background
+        self.takes_cards = cards
+        query = {"type": "string", "minLength": 1, "description": f"{_QUERY} but the cards" if cards else _QUERY}
         self.parameters = {
             "type": "object",
-            "properties": {
-                "query": {
-                    "type": "string",
-                    "minLength": 1,
-                    "description": "The complete task; the agent sees nothing else",
-                }
-            },
+            "properties": {"query": query, "cards": _CARDS} if cards else {"query": query},
             "required": ["query"],
             "additionalProperties": False,
         }
@@ -64,6 +72,7 @@ class AgentTool(Tool):
                 arguments["query"],
                 tools=self._tools,
                 tool_call_limit=self._tool_call_limit,
+                cards=arguments.get("cards", ()),
             )
         except RunError as error:
             raise ToolError(f"{self._agent.name} failed: {error}") from error
@@ -94,10 +103,12 @@ class TargetAgentTool(AgentTool):
         task: dict[str, Any] = {"agent": self._agent.name, "message": arguments["query"]}
         if self._tool_call_limit is not None:
             task["tool_call_limit"] = self._tool_call_limit
+        if "cards" in arguments:
+            task["cards"] = arguments["cards"]
         return Pending(note=f"the answer of {self._agent.name}", target=self._target, task=task)
 
 
-def delegate(
+def delegate(  # noqa: PLR0913 - options by keyword
     agent: AgentConfig[Any],
     *,
     name: str | None = None,
@@ -107,11 +118,15 @@ def delegate(
     tool_call_limit: int | None = None,
     background: bool = False,
     target: str = "",
+    cards: bool = False,
 ) -> Tool:
     """Return a tool that gives a task to *agent* and returns its answer.
 
     The sub-agent sees only the task, not the conversation. *tools* replaces its own tools. Its events are in the
     parent's stream, and its usage and tool calls are added to the parent's. Several calls in one turn run concurrently.
+
+    With *cards*, a call may name earlier results by their ids. The sub-agent reads them whole, and may hand them on in
+    the same way; it reads no others. The results of the parent end with their ids then.
 
     With *background*, a call returns a handle at once, and the parent continues. The answer follows in a message before
     a later step. The parent does not end earlier: with nothing else to do, it waits, and it is suspended while all
@@ -136,8 +151,8 @@ def delegate(
     if target and (tools is not None or background):
         raise ConfigurationError(f"delegate(target={target!r:.80}) takes neither tools nor background: leave them out")
     parts = (agent, name or agent.name, description, registry, tool_call_limit)
-    made = AgentTool(*parts, background=background)
+    made = AgentTool(*parts, background=background, cards=cards)
     if target:
-        made = TargetAgentTool(*parts, background=False, target=target)
+        made = TargetAgentTool(*parts, background=False, cards=cards, target=target)
     made.selection_rule = selection_rule
     return made
