@@ -181,9 +181,10 @@ async def build_messages(run: RunSession, hooks: Hooks, message: str, skipped: S
     if not chat.memory_enabled:
         for name in MEMORY_TOOLS:
             run.registry.unregister(name)
-    earlier = before_user_message(chat, run.model_id)
+    earlier, kept = before_user_message(chat, run.model_id), None
     if earlier:
         _open_box(run)
+        kept = run.resources.kept(chat.context)
         run.earlier_calls = run.checked.call_ids if skipped is None else call_ids(earlier)
     run.system = system_prompt(chat, hooks.config, run.registry)
     if hooks.build_system_prompt.own:
@@ -191,10 +192,8 @@ async def build_messages(run: RunSession, hooks: Hooks, message: str, skipped: S
     if run.turn_output is not None and not run.turn_output.is_enforced(run.model, tools=bool(run.registry)):
         run.system = f"{run.system}\n\n{run.turn_output.instructions}"
     run.skipped = _skipped(chat, len(earlier)) if skipped is None else tuple(skipped)
-    kept = run.resources.kept(chat.context) if earlier else None
-    last = kept.window if kept else None
     examples = example_count(run.skipped)
-    applied = run.window.start(earlier, chat.context, example_count=examples, last=last)
+    applied = run.window.start(earlier, chat.context, example_count=examples, last=kept.window if kept else None)
     if not applied:
         text = "Chat(context=...) belongs to another history: a part of the history is sent in full again"
         run.notify("context_not_applied", text)
