@@ -32,9 +32,9 @@ from concertino import (
 from concertino.agents import EMAIL, EndWith, ToolGuardrail
 from concertino.errors import ConfigurationError, ToolError
 from concertino.events import ToolDone
-from concertino.messages import AssistantMessage, Media, Text, ToolCall, ToolMessage, UserMessage
+from concertino.messages import AssistantMessage, Media, ToolCall, ToolMessage, UserMessage
 from concertino.orchestrator import KeepFor
-from concertino.testing import Answer, ScriptedModel, call
+from concertino.testing import ScriptedModel, call
 
 ANN = Scope("acme", "ann")
 CHART = Media("image/png", "NDcx" * 40, name="chart.png")
@@ -519,14 +519,17 @@ async def test_patterns_apply_to_cards() -> None:
         assert given(model) == ["all about [email]"]
 
 
+def bytes_of(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.iterdir())
+
+
 async def test_erasing_a_user_erases_the_boxes(tmp_path: Path) -> None:
     model = ScriptedModel(
         call("search", query="swordfish"), hands("writer"), "Done.", scripts={"You write": ["A text."]}
     )
-    path = tmp_path / "runs.db"
-    async with await SqliteStore.open(path) as store:
+    async with await SqliteStore.open(tmp_path / "runs.db") as store:
         chat = Chat("go", model=model, scope=ANN)
         await ToolOrchestrator(chat, Lead(), resources=Resources(store=store)).run()
-        assert b"swordfish" in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+        assert b"swordfish" in bytes_of(tmp_path)
         await store.erase(ANN)
-    assert b"swordfish" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert b"swordfish" not in bytes_of(tmp_path)
