@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from ..errors import ConfigurationError, RunError, ToolError
 from ..messages import AssistantMessage
@@ -108,7 +108,18 @@ class TargetAgentTool(AgentTool):
         return Pending(note=f"the answer of {self._agent.name}", target=self._target, task=task)
 
 
-def delegate(  # noqa: PLR0913 - options by keyword
+class DelegateSettings(TypedDict, total=False):
+    """Settings for how an agent works with the sub-agent of `delegate`."""
+
+    background: bool
+    """True for calls that return a handle at once; the answer follows in a message."""
+    target: str
+    """The target of a fleet whose processes run the sub-agent."""
+    cards: bool
+    """True for calls that may hand earlier results to the sub-agent by their ids."""
+
+
+def delegate(
     agent: AgentConfig[Any],
     *,
     name: str | None = None,
@@ -116,17 +127,16 @@ def delegate(  # noqa: PLR0913 - options by keyword
     tools: Sequence[Tool] | None = None,
     selection_rule: str = "",
     tool_call_limit: int | None = None,
-    background: bool = False,
-    target: str = "",
-    cards: bool = False,
+    **settings: Unpack[DelegateSettings],
 ) -> Tool:
     """Return a tool that gives a task to *agent* and returns its answer.
 
     The sub-agent sees only the task, not the conversation. *tools* replaces its own tools. Its events are in the
     parent's stream, and its usage and tool calls are added to the parent's. Several calls in one turn run concurrently.
+    `DelegateSettings` has the *settings*:
 
-    With *cards*, a call may name earlier results by their ids. The sub-agent reads them whole, and may hand them on in
-    the same way; it reads no others. The results of the parent end with their ids then.
+    With *cards*, each result that the parent's model reads ends with an id, and a call may name earlier results by
+    their ids. The sub-agent reads these whole, and no others. It may hand them on in the same way.
 
     With *background*, a call returns a handle at once, and the parent continues. The answer follows in a message before
     a later step. The parent does not end earlier: with nothing else to do, it waits, and it is suspended while all
@@ -146,13 +156,16 @@ def delegate(  # noqa: PLR0913 - options by keyword
     if agent.parts:
         check_parts(agent)
     registry = None if tools is None else ToolRegistry(tools)
-    if target:
-        check_target(target)
-    if target and (tools is not None or background):
-        raise ConfigurationError(f"delegate(target={target!r:.80}) takes neither tools nor background: leave them out")
+    if unknown := settings.keys() - DelegateSettings.__annotations__.keys():
+        raise TypeError(f"delegate({min(unknown)}=...): there is no such setting; see DelegateSettings")
+    background, cards = settings.get("background", False), settings.get("cards", False)
     parts = (agent, name or agent.name, description, registry, tool_call_limit)
     made = AgentTool(*parts, background=background, cards=cards)
-    if target:
+    if target := settings.get("target", ""):
+        check_target(target)
+        if tools is not None or background:
+            shown = f"delegate(target={target!r:.80})"
+            raise ConfigurationError(f"{shown} takes neither tools nor background: leave them out")
         made = TargetAgentTool(*parts, background=False, cards=cards, target=target)
     made.selection_rule = selection_rule
     return made

@@ -217,7 +217,7 @@ def result_message(outcome: Outcome, *, native: bool, cards: bool = False) -> Me
 
 
 def card_line(result: Outcome | ToolMessage) -> str:
-    """Return the line with the id of a result's card; "" if it is none."""
+    """Return the line with the id of a result's card; "" for an error, and without a card."""
     return f"\n[card {result.handle}]" if result.handle and not result.is_error else ""
 
 
