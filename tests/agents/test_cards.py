@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,12 @@ from concertino import (
 )
 from concertino.agents import EMAIL, EndWith, ToolGuardrail
 from concertino.errors import ConfigurationError, ToolError
+from concertino.evaluation import replay_run
 from concertino.events import ToolDone
 from concertino.messages import AssistantMessage, Media, ToolCall, ToolMessage, UserMessage
 from concertino.orchestrator import KeepFor
-from concertino.testing import ScriptedModel, call
+from concertino.testing import Answer, ScriptedModel, call
+from concertino.tools.builtin import Recall
 
 ANN = Scope("acme", "ann")
 CHART = Media("image/png", "NDcx" * 40, name="chart.png")
@@ -205,22 +208,29 @@ async def test_cards_can_be_handed_on_but_not_taken() -> None:
     assert "secret" not in "".join(map(text_of, editor))
 
 
+@tool(effect="read")
+async def large() -> str:
+    """Something large."""
+    return BODY
+
+
+class Reader(AgentConfig[None]):
+    name = "reader"
+    prompt = "You read."
+
+
+class Librarian(AgentConfig[None]):
+    name = "librarian"
+
+    def __init__(self, *tools: Any) -> None:
+        self.tools = (large, delegate(Reader(), description="Reads.", cards=True, tools=tools))
+
+
+SMALL = Limits(context=30_000, output=500, tool_calls=500)
+
+
 @pytest.mark.parametrize("tools", [(), (search,)], ids=["without tools", "with tools"])
 async def test_a_long_card_is_cut_and_can_be_read_whole(tools: Any) -> None:
-    @tool(effect="read")
-    async def large() -> str:
-        """Something large."""
-        return BODY
-
-    class Reader(AgentConfig[None]):
-        name = "reader"
-        prompt = "You read."
-
-    Reader.tools = tools
-
-    class Boss(AgentConfig[None]):
-        tools = (large, delegate(Reader(), description="Reads.", cards=True))
-
     def page(request: ModelRequest) -> Any:
         last = request.messages[-1]
         text = last.content if isinstance(last, ToolMessage) else ""
@@ -234,9 +244,8 @@ async def test_a_long_card_is_cut_and_can_be_read_whole(tools: Any) -> None:
 
     ids: list[str] = []
     pages: list[str] = []
-    limits = Limits(context=30_000, output=500, tool_calls=500)
     model = ScriptedModel(call("large"), hands("reader", 0), "Done.", scripts={"You read": [first, *[page] * 60]})
-    result = await play(model, Boss(), resources=Resources(limits=lambda *_: limits))
+    result = await play(model, Librarian(*tools), resources=Resources(limits=lambda *_: SMALL))
     assert result.status == "completed", result.error
     (cut,) = [text for text in given(model, "You read.") if "left out" in text]
     assert len(cut) < len(BODY) / 2
@@ -391,6 +400,15 @@ async def test_consumers_hooks_and_answers_get_results_without_ids() -> None:
     assert run.result.text == "all about tea"
 
 
+async def test_a_result_in_view_is_not_recalled_for_its_id() -> None:
+    class Recalling(Lead):
+        tools = (*Lead.tools, Recall())
+
+    model = ScriptedModel(call("search", query="tea"), call("recall", query="tea"), "Done.")
+    result = await play(model, Recalling())
+    assert result.messages[-2].content.startswith("Nothing that was left out contains 'tea'")
+
+
 async def test_a_withheld_result_is_no_card() -> None:
     class Guarded(Lead):
         parts = (ToolGuardrail(results=lambda _run, _call, text: "Withheld." if "secret" in text else None),)
@@ -436,6 +454,51 @@ async def test_later_turns_can_hand_out_earlier_results_of_their_conversation() 
             turn = await conversation.send(message)
             await turn.result()
     assert given(model) == ["all about tea"]
+
+
+async def test_a_sub_agent_without_tools_can_read_the_rest_after_a_crash() -> None:
+    begun = asyncio.Event()
+
+    async def hold() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    def first(request: ModelRequest) -> Any:
+        return call("recall", handle=re.findall(r'recall\("(\w+)"\) shows it', text_of(request))[0])
+
+    store = MemoryStore()
+    model = ScriptedModel(
+        call("large"), hands("reader"), scripts={"You read": [first, Answer(text="So far.", midway=hold)]}
+    )
+    resources = Resources(store=store, models=lambda _: model, limits=lambda *_: SMALL)
+    one = Runtime([Librarian()], resources)
+    run = await one.start(Chat("go", model=model, scope=ANN), "librarian")
+    await begun.wait()
+    await one.close()
+    after = ScriptedModel("Done.", scripts={"You read": [first, "Read."]})
+    resources = Resources(store=store, models=lambda _: after, limits=lambda *_: SMALL)
+    async with Runtime([Librarian()], resources) as two:
+        result = await (await two.resume(ANN, run.id)).result()
+    assert result.text == "Done."
+    before, again = model.requests[-1], after.requests[0]
+    assert [spec.name for spec in again.tools] == ["recall"]
+    assert list(again.messages) == list(before.messages)
+    read = after.requests[1].messages[-1]
+    assert isinstance(read, ToolMessage)
+    assert read.content.startswith("<00000><00001>")
+
+
+async def test_a_run_with_cards_can_be_replayed() -> None:
+    """Its ids follow from the run and the call, so the replay has the same ones."""
+    store = MemoryStore()
+    model = ScriptedModel(call("search", query="tea"), hands("writer"), "Done.", scripts={"You write": ["A text."]})
+    await play(model, resources=Resources(store=store))
+    for agent in (Lead(), Writer()):
+        (run,) = [run for run in await store.runs(Scope()) if run.start.agent == agent.name]
+        journal = await store.load(Scope(), run.start.run_id)
+        assert journal is not None
+        report = await replay_run(journal, agent)
+        assert report.state == "equal", report
 
 
 class Discreet(Lead):
