@@ -401,7 +401,7 @@ async def test_consumers_hooks_and_answers_get_results_without_ids() -> None:
 
 
 async def test_a_result_in_view_is_not_recalled_for_its_id() -> None:
-    class Recalling(Lead):
+    class Recalling(AgentConfig[None]):
         tools = (*Lead.tools, Recall())
 
     model = ScriptedModel(call("search", query="tea"), call("recall", query="tea"), "Done.")
@@ -463,8 +463,11 @@ async def test_a_sub_agent_without_tools_can_read_the_rest_after_a_crash() -> No
         begun.set()
         await asyncio.Event().wait()
 
+    handles: list[str] = []
+
     def first(request: ModelRequest) -> Any:
-        return call("recall", handle=re.findall(r'recall\("(\w+)"\) shows it', text_of(request))[0])
+        handles.extend(re.findall(r'recall\("(\w+)"\) shows it', text_of(request)))
+        return call("recall", handle=handles[0])
 
     store = MemoryStore()
     model = ScriptedModel(
