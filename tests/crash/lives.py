@@ -25,7 +25,7 @@ Moment = tuple[str, int, str]
 
 ANN = Scope("acme", "ann")
 _forks = get_context("forkserver")
-_programs = ("background", "ending", "goal", "limits", "work", "worker", "workflow")
+_programs = ("background", "cards", "ending", "goal", "limits", "work", "worker", "workflow")
 _forks.set_forkserver_preload([f"tests.crash.{name}_program" for name in _programs])
 
 

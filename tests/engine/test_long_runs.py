@@ -11,6 +11,7 @@ import pytest
 
 from concertino import (
     OPERATOR,
+    AgentConfig,
     Chat,
     MemoryStore,
     Message,
@@ -243,3 +244,23 @@ async def test_a_resumed_run_reads_the_pictures_that_it_shows(tmp_path: Path) ->
 def picture(n: int) -> str:
     """Return the data of a picture of 20 kB."""
     return b64encode(f"{n:06}".encode() * 2_500).decode()
+
+
+async def test_a_resumed_run_hands_out_a_result_that_it_has_not_read() -> None:
+    """The card of the first step has long left the view, and the snapshot does not name its message."""
+    writer = AgentConfig[None]()
+    writer.name, writer.prompt = "writer", "You write."
+    agent, store = Looking(), MemoryStore()
+    agent.tools = (look, pay, delegate(writer, description="Writes.", cards=True))
+    first = ScriptedModel(*(call("look", n=n) for n in range(LONG)), call("pay"), summaries=["in short"] * (LONG + 9))
+    waiting = await ToolOrchestrator(Chat("Go.", model=first), agent, resources=resources(store)).run()
+    (shown,) = [message for message in first.requests[1].messages if isinstance(message, ToolMessage)]
+    await approved(store, waiting)
+    hands = call("writer", query="Write.", cards=[shown.handle])
+    model = ScriptedModel(hands, "Done.", scripts={"You write": ["A text."]})
+    result = await resumed(store, waiting.run_id, model, agent).run()
+    assert result.text == "Done."
+    assert shown.handle not in str(model.requests[0].messages)
+    (request,) = [each for each in model.requests if "You write." in each.system]
+    (given,) = [message for message in request.messages if isinstance(message, ToolMessage)]
+    assert (given.content, given.handle) == (shown.whole, shown.handle)

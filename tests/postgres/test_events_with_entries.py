@@ -52,8 +52,8 @@ async def both(store: PostgresStore, added: EventBatch, entry: Entry) -> tuple[B
         head = await store.append(entry)
     except StorageError as error:
         head = error
-    (error,) = await adding
-    return error, head
+    (of_events,) = await adding
+    return of_events, head
 
 
 async def test_a_step_of_a_runtime_is_two_transactions(url: str, schema: str) -> None:

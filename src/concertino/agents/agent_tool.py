@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from ..errors import ConfigurationError, RunError, ToolError
 from ..messages import AssistantMessage
@@ -13,6 +13,17 @@ from ..orchestrator.outcome import agent_answer
 from ..targets import check_target
 from ..tools.base import Pending, Tool, ToolContext, ToolResult
 from ..tools.registry import ToolRegistry
+
+_QUERY = "The complete task; the agent sees nothing else"
+_CARDS: dict[str, Any] = {
+    "type": "array",
+    "items": {"type": "string"},
+    "maxItems": 32,
+    "description": (
+        "Ids of earlier results that the agent needs: it reads them whole, so do not repeat their text in the query. "
+        "The id is in the last line of a result: [card ID]"
+    ),
+}
 
 
 class AgentTool(Tool):
@@ -31,19 +42,16 @@ class AgentTool(Tool):
         tool_call_limit: int | None,
         *,
         background: bool,
+        cards: bool,
     ) -> None:
         self.name = name
         self.description = description
         self.background = background
+        self.takes_cards = cards
+        query = {"type": "string", "minLength": 1, "description": f"{_QUERY} but the cards" if cards else _QUERY}
         self.parameters = {
             "type": "object",
-            "properties": {
-                "query": {
-                    "type": "string",
-                    "minLength": 1,
-                    "description": "The complete task; the agent sees nothing else",
-                }
-            },
+            "properties": {"query": query, "cards": _CARDS} if cards else {"query": query},
             "required": ["query"],
             "additionalProperties": False,
         }
@@ -64,6 +72,7 @@ class AgentTool(Tool):
                 arguments["query"],
                 tools=self._tools,
                 tool_call_limit=self._tool_call_limit,
+                cards=arguments.get("cards", ()),
             )
         except RunError as error:
             raise ToolError(f"{self._agent.name} failed: {error}") from error
@@ -94,7 +103,20 @@ class TargetAgentTool(AgentTool):
         task: dict[str, Any] = {"agent": self._agent.name, "message": arguments["query"]}
         if self._tool_call_limit is not None:
             task["tool_call_limit"] = self._tool_call_limit
+        if "cards" in arguments:
+            task["cards"] = arguments["cards"]
         return Pending(note=f"the answer of {self._agent.name}", target=self._target, task=task)
+
+
+class DelegateSettings(TypedDict, total=False):
+    """Settings for how an agent works with the sub-agent of `delegate`."""
+
+    background: bool
+    """True for calls that return a handle at once; the answer follows in a message."""
+    target: str
+    """The target of a fleet whose processes run the sub-agent."""
+    cards: bool
+    """True for calls that may hand earlier results to the sub-agent by their ids."""
 
 
 def delegate(
@@ -105,13 +127,16 @@ def delegate(
     tools: Sequence[Tool] | None = None,
     selection_rule: str = "",
     tool_call_limit: int | None = None,
-    background: bool = False,
-    target: str = "",
+    **settings: Unpack[DelegateSettings],
 ) -> Tool:
     """Return a tool that gives a task to *agent* and returns its answer.
 
     The sub-agent sees only the task, not the conversation. *tools* replaces its own tools. Its events are in the
     parent's stream, and its usage and tool calls are added to the parent's. Several calls in one turn run concurrently.
+    `DelegateSettings` has the *settings*:
+
+    With *cards*, each result that the parent's model reads ends with an id, and a call may name earlier results by
+    their ids. The sub-agent reads these whole, and no others. It may hand them on in the same way.
 
     With *background*, a call returns a handle at once, and the parent continues. The answer follows in a message before
     a later step. The parent does not end earlier: with nothing else to do, it waits, and it is suspended while all
@@ -131,13 +156,16 @@ def delegate(
     if agent.parts:
         check_parts(agent)
     registry = None if tools is None else ToolRegistry(tools)
-    if target:
-        check_target(target)
-    if target and (tools is not None or background):
-        raise ConfigurationError(f"delegate(target={target!r:.80}) takes neither tools nor background: leave them out")
+    if unknown := settings.keys() - DelegateSettings.__annotations__.keys():
+        raise TypeError(f"delegate({min(unknown)}=...): there is no such setting; see DelegateSettings")
+    background, cards = settings.get("background", False), settings.get("cards", False)
     parts = (agent, name or agent.name, description, registry, tool_call_limit)
-    made = AgentTool(*parts, background=background)
-    if target:
-        made = TargetAgentTool(*parts, background=False, target=target)
+    made = AgentTool(*parts, background=background, cards=cards)
+    if target := settings.get("target", ""):
+        check_target(target)
+        if tools is not None or background:
+            shown = f"delegate(target={target!r:.80})"
+            raise ConfigurationError(f"{shown} takes neither tools nor background: leave them out")
+        made = TargetAgentTool(*parts, background=False, cards=cards, target=target)
     made.selection_rule = selection_rule
     return made

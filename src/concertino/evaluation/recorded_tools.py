@@ -94,7 +94,7 @@ class RecordedTool(Tool):
         self.name, self.description, self.parameters = tool.name, tool.description, tool.parameters
         self.selection_rule, self.counts_as_iteration = tool.selection_rule, tool.counts_as_iteration
         self.retain, self.max_tokens, self.max_bytes = tool.retain, tool.max_tokens, tool.max_bytes
-        self.exclusive, self.shown = tool.exclusive, tool.shown
+        self.exclusive, self.shown, self.takes_cards = tool.exclusive, tool.shown, tool.takes_cards
         self.spec = tool.spec
         self.validate = tool.validate  # type: ignore[method-assign]  # a recorded call may be invalid for a new schema
         self._results = results
@@ -129,6 +129,7 @@ class RecordedTools(ToolRegistry):
         """Return a registry with the same tools."""
         made = RecordedTools((), self._results, self.base_prompt())
         made.by_name, made.sent_names, made._made = dict(self.by_name), dict(self.sent_names), self._made
+        made.takes_cards = self.takes_cards
         return made
 
 

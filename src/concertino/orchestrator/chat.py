@@ -104,11 +104,12 @@ class Chat:
                 return messages
         return ()
 
-    def for_child(self, task: str, model: Model) -> Chat:
-        """Return the chat of a sub-agent: the same user, switches and budget, without the conversation."""
+    def for_child(self, task: str, model: Model, box: Sequence[Message] = ()) -> Chat:
+        """Return the chat of a sub-agent: the same user, switches and budget; of the conversation only its *box*."""
         return Chat(
             task,
             model=model,
+            history=box,
             scope=self.scope,
             conversation_id=self.conversation_id,
             memory_enabled=self.memory_enabled,

@@ -184,7 +184,7 @@ class Outcome:
     """Whether the result may be kept after the run; see `ToolResult.stored`."""
     retain: Retain = "window"
     handle: str = ""
-    """The handle under which the model can recall the whole result."""
+    """The handle under which the model can recall the whole result; the id of its card."""
     unknown: bool = False
     """Whether the effect is unknown: the process ended while the call ran, and the call does not run twice."""
     not_enabled: bool = False
@@ -210,23 +210,33 @@ def end_by_result(outcomes: Sequence[Outcome]) -> Finish | None:
     return None
 
 
-def result_message(outcome: Outcome, *, native: bool) -> Message:
-    """Return an outcome as a message: a user message if the model's message does not contain the call."""
-    call = outcome.call
+def result_message(outcome: Outcome, *, native: bool, cards: bool = False) -> Message:
+    """Return an outcome as a message: a user message if the model's message does not contain the call.
+
+    With *cards*, the model reads the id of a result's card at its end.
+    """
+    call, content, whole = outcome.call, outcome.content, outcome.whole
+    if cards and (line := card_line(outcome)):
+        content, whole = content + line, content if whole is None else whole
     if not native:
-        return UserMessage(f"[result of {call.name}]\n{outcome.content}", outcome.media, call.name, outcome.stored)
+        return UserMessage(f"[result of {call.name}]\n{content}", outcome.media, call.name, outcome.stored)
     return ToolMessage(
         call.id,
         call.name,
-        outcome.content,
+        content,
         outcome.is_error,
-        outcome.whole,
+        whole,
         outcome.summary,
         outcome.media,
         stored=outcome.stored,
         retain=outcome.retain,
         handle=outcome.handle,
     )
+
+
+def card_line(result: Outcome | ToolMessage) -> str:
+    """Return the line with the id of a result's card; "" for an error, and without a card."""
+    return f"\n[card {result.handle}]" if result.handle and not result.is_error else ""
 
 
 def _require_messages(owner: object, messages: object) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ..errors import RunError, ToolError
 from ..events import RunResult
+from ..messages import Message
 from ..tools.registry import ToolRegistry
 from .agent import AgentConfig
 from .lifecycle.resume import child_result
@@ -41,13 +42,18 @@ async def spawn(
     if run.ended:
         raise ToolError(ORPHANED)
     result, started = await child_result(run, parent, agent.output_type) if parent.again else (None, False)
+    box: Sequence[Message] = ()
+    if parent.cards and not started:
+        from .cards import box_of  # noqa: PLC0415 - few runs have cards
+
+        box = await box_of(run, parent.cards)
     if not isinstance(task, str):
         task = "" if started else await task()
     if not parent.again and (why := run.meter.refuse_spawn(run.path)) is not None:
         raise ToolError(why)
     if result is None:
         child = engine(
-            run.chat.for_child(task, run.model),
+            run.chat.for_child(task, run.model, box),
             agent,
             registry,
             resources=run.resources,

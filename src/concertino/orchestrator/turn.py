@@ -376,7 +376,7 @@ class TurnRunner:
             is_native = outcome.call.id in self._native
             if outcome.progress and is_native and run.journal.on:
                 run.journal.progress(outcome.call.id, outcome.progress)
-            run.add(result_message(outcome, native=is_native))
+            run.add(result_message(outcome, native=is_native, cards=run.registry.takes_cards))
         if calls is not None:
             calls.close()
         self._taken = True

@@ -16,6 +16,7 @@ from ..orchestrator.journal.data_policy import patterns_of
 from ..orchestrator.journal.entries import Started
 from ..scope import OPERATOR, Scope
 from ..storage.base import Store
+from ..storage.codec import decode_message
 from ..storage.types import Caller, ClaimedCall, RunStart
 from ..targets import called_tool
 from ..waits import Resolution, Wait
@@ -201,6 +202,7 @@ def chat_of(call: ClaimedCall) -> Chat:
     return Chat(
         task["message"],
         model=task["model"],
+        history=[decode_message(each) for each in task.get("cards", ())],
         scope=call.scope,
         conversation_id=task["conversation_id"],
         memory_enabled=task["memory"],

@@ -301,7 +301,7 @@ class FaultyTool(Tool):
         self.timeout, self.retain, self.effect = tool.timeout, tool.retain, tool.effect
         self.max_tokens, self.remote = tool.max_tokens, tool.remote
         self.interruptible, self.shown = tool.interruptible, tool.shown
-        self.background, self.target = tool.background, tool.target
+        self.background, self.target, self.takes_cards = tool.background, tool.target, tool.takes_cards
 
     async def should_use(self, context: ToolContext) -> bool:
         """See the port; adds points."""

@@ -35,6 +35,11 @@ def whole_of(message: ToolMessage) -> str:
     return message.content if message.whole is None else message.whole
 
 
+def is_cut(message: ToolMessage) -> bool:
+    """Return whether *message* does not show its full result."""
+    return message.whole is not None and not message.content.startswith(message.whole)
+
+
 def hint(handle: str, *, recallable: bool) -> str:
     """Return the sentence that tells a model how to recall *handle*; empty unless it has the tool (*recallable*)."""
     return f' {RECALL}("{handle}") shows it.' if recallable else ""

@@ -22,7 +22,7 @@ from ..usage import Tokens
 from .cache_monitor import CacheMonitor, Miss
 from .counting.base import TokenCounter
 from .counting.sizes import max_tokens, size_of
-from .digests import handle_of
+from .digests import handle_of, is_cut
 from .edits import Edit, Summarize, carry_over, encode_edit
 from .planner import FULL, Plan, Planner, SummaryJob
 from .retention import Retention
@@ -398,7 +398,7 @@ class TokenEngine:
         if not handle:
             view.grow()
             every = enumerate(record)
-            return [m for n, m in every if view.at(n) is not m or (m.role == "tool" and m.whole is not None)]
+            return [m for n, m in every if view.at(n) is not m or (m.role == "tool" and is_cut(m))]
         for message in reversed(record):
             if message.role == "tool" and handle_of(message) == handle:
                 return [message]

@@ -131,6 +131,9 @@ class Tool(ABC):
     """Whether a call returns a handle at once, and its result follows in a message. For `idempotent` tools whose
     validated arguments are JSON values; the run does not end before the result is delivered. `timeout` does not apply.
     A call outside a turn (`Work.call`) waits for the result."""
+    takes_cards: bool = False
+    """Whether the model may name earlier results in a call by their ids, as `ToolContext.spawn` takes them. If an agent
+    has such a tool, each of its results ends with its id."""
 
     @property
     def answering_target(self) -> str:
@@ -347,13 +350,15 @@ class ToolContext(Work):
         *,
         tools: Iterable[Tool] | None = None,
         tool_call_limit: int | None = None,
+        cards: Sequence[str] = (),
     ) -> RunResult:
         """Run a sub-agent on *task* and return its result.
 
         *agent* is an `AgentConfig`; *tools*, a registry or a list of tools, replaces its own. If *task* is a function,
-        it is called when the sub-agent starts, but not again when the call is repeated. The sub-agent's events are in
+        it is called when the sub-agent starts, but not again when the call is repeated. *cards* are ids of earlier
+        results of the run, which the sub-agent is given whole (see `Tool.takes_cards`). The sub-agent's events are in
         the parent's stream as they happen; its usage and tool calls are added to the parent's, even if it fails or is
-        cancelled. Raises `RunError` if it fails.
+        cancelled. Raises `RunError` if it fails, and `ToolError`, which names the ids that exist, for an unknown id.
         """
 
     @abstractmethod

@@ -20,6 +20,9 @@ class ToolRegistry:
     Every run takes a copy, so that a hook may change the tools of its own run.
     """
 
+    takes_cards = False
+    """Whether one of the tools takes cards, so that results show their ids."""
+
     def __init__(self, tools: Iterable[Tool] = (), base_prompt: str = BASE_PROMPT) -> None:
         self.by_name: dict[str, Tool] = {}
         """The tools by name; change them with `register` and `unregister`."""
@@ -50,6 +53,8 @@ class ToolRegistry:
         self.by_name[tool.name] = tool
         if sent != tool.name:
             self.sent_names[sent] = tool.name
+        if tool.takes_cards:
+            self.takes_cards = True
         self._specs = None
 
     def unregister(self, name: str) -> None:
@@ -57,6 +62,8 @@ class ToolRegistry:
         tool = self.by_name.pop(name, None)
         if tool is not None:
             self.sent_names.pop(tool.spec.name, None)
+            if tool.takes_cards:
+                self.takes_cards = any(left.takes_cards for left in self.by_name.values())
         self._specs = None
 
     def restrict(self, allowed: Collection[str]) -> None:
@@ -70,6 +77,7 @@ class ToolRegistry:
         """Remove all tools."""
         self.by_name.clear()
         self.sent_names.clear()
+        self.takes_cards = False
         self._specs = None
 
     def get(self, name: str) -> Tool | None:
@@ -100,6 +108,8 @@ class ToolRegistry:
         copy.by_name = dict(self.by_name)
         copy.sent_names = dict(self.sent_names)
         copy._allowed, copy._specs = self._allowed, self._specs
+        if self.takes_cards:  # else the copy has no attribute of its own: every run has one
+            copy.takes_cards = True
         return copy
 
     def __iter__(self) -> Iterator[Tool]:

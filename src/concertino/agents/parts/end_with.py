@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from ...errors import ConfigurationError
 from ...messages import AssistantMessage, ForcedTool, ToolCall, ToolChoice, ToolMessage
 from ...orchestrator.agent import Part
-from ...orchestrator.outcome import Continue, Fail, Finish, NextStep, Outcome, Special
+from ...orchestrator.outcome import Continue, Fail, Finish, NextStep, Outcome, Special, card_line
 from ...orchestrator.run import RunContext
 from ...tools.base import Tool, ToolContext, ToolResult
 from ...tools.registry import ToolRegistry
@@ -84,9 +84,10 @@ class EndWith(Part):
                 ended = message
         if ended is None or isinstance(outcome, Fail):
             return outcome
-        if ended.name == SUBMIT_RESULT and (missing := self._missing(ended.content)):
+        result = ended.content.removesuffix(card_line(ended))
+        if ended.name == SUBMIT_RESULT and (missing := self._missing(result)):
             run.notify("result_incomplete", f"the submitted result lacks: {', '.join(missing)}")
-        return Finish(ended.content)
+        return Finish(result)
 
     def _missing(self, result: str) -> list[str]:
         """Return the fields that *result* lacks."""

@@ -289,6 +289,11 @@ def keeps_text(policy: DataPolicy) -> bool:
     return _stays(policy.text)
 
 
+def keeps_for_good(policy: DataPolicy, message: Message) -> bool:
+    """Return whether *message* is kept unchanged and without a limit of time."""
+    return message.stored and (policy.keeps_everything or all(how == "keep" for how in _applying(policy, message)))
+
+
 def tool_name(policy: DataPolicy, name: str) -> str:
     """Return *name*, or `UNKNOWN_TOOL` if it is text that the policy forbids."""
     return name if policy.knows(name) or _stays(policy.text) else UNKNOWN_TOOL
@@ -337,7 +342,7 @@ def _filtered(policy: DataPolicy, message: Message) -> Message | None:  # noqa: 
             if _stays(how):
                 return replace(message, content=content + _notes(policy, message.media), media=())
             name, content = tool_name(policy, message.name), _treated(how, whole, key)
-            return replace(message, name=name, content=content, whole=None, summary=None, media=())
+            return replace(message, name=name, content=content, whole=None, summary=None, media=(), handle="")
         case UserMessage(text=text):
             text = text + _notes(policy, message.media) if _stays(treatments[0]) else _treated(treatments[0], text, key)
             return replace(message, text=text, tool=message.tool and tool_name(policy, message.tool), media=())

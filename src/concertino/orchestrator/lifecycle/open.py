@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from ...errors import ConfigurationError
 from ...events import Audience
-from ...messages import ForcedTool, Message, SystemMessage, ToolChoice, UserMessage
+from ...messages import ForcedTool, Message, SystemMessage, ToolChoice, ToolMessage, UserMessage
 from ...operations import Operation
 from ...providers.base import Model, model_id
 from ...storage.process import process_name, process_owner
@@ -28,6 +28,7 @@ from ..journal.lease import Tree
 from ..journal.patterns import Pattern, redactor_of
 from ..journal.writer import Journal
 from ..meter import Meter
+from ..model_call.request import add_recall
 from ..resources import Limits, Resources, limits_below, limits_form
 from ..run import RunSession
 from ..tool_calls.context import Parent
@@ -180,19 +181,19 @@ async def build_messages(run: RunSession, hooks: Hooks, message: str, skipped: S
     if not chat.memory_enabled:
         for name in MEMORY_TOOLS:
             run.registry.unregister(name)
+    earlier, kept = before_user_message(chat, run.model_id), None
+    if earlier:
+        _open_box(run)
+        kept = run.resources.kept(chat.context)
+        run.earlier_calls = run.checked.call_ids if skipped is None else call_ids(earlier)
     run.system = system_prompt(chat, hooks.config, run.registry)
     if hooks.build_system_prompt.own:
         run.system = await hooks.build_system_prompt(run.context, run.system)
     if run.turn_output is not None and not run.turn_output.is_enforced(run.model, tools=bool(run.registry)):
         run.system = f"{run.system}\n\n{run.turn_output.instructions}"
-    earlier = before_user_message(chat, run.model_id)
-    if earlier:
-        run.earlier_calls = run.checked.call_ids if skipped is None else call_ids(earlier)
     run.skipped = _skipped(chat, len(earlier)) if skipped is None else tuple(skipped)
-    kept = run.resources.kept(chat.context) if earlier else None
-    last = kept.window if kept else None
     examples = example_count(run.skipped)
-    applied = run.window.start(earlier, chat.context, example_count=examples, last=last)
+    applied = run.window.start(earlier, chat.context, example_count=examples, last=kept.window if kept else None)
     if not applied:
         text = "Chat(context=...) belongs to another history: a part of the history is sent in full again"
         run.notify("context_not_applied", text)
@@ -208,6 +209,15 @@ async def build_messages(run: RunSession, hooks: Hooks, message: str, skipped: S
         run.notify("attachments_unread", text)
     run.add(UserMessage(fitting(run, message), tuple(chat.media) if chat.media else ()))
     run.state.tool_choice = first_tool_choice(chat, run.registry)
+
+
+def _open_box(run: RunSession) -> None:
+    """Let a sub-agent read the cards that were cut, even if it has no tools: its model is its caller's, with tools."""
+    chat = run.chat
+    if run.parent is None and chat.caller is None:
+        return
+    if any(isinstance(message, ToolMessage) and message.whole is not None for message in chat.history):
+        add_recall(run)
 
 
 def fitting(run: RunSession, text: str) -> str:

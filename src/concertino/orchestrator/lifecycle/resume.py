@@ -25,7 +25,7 @@ from ..journal.lease import Claimed
 from ..journal.replay import OpenTurn, Replay, load_replay
 from ..journal.snapshot import Booked
 from ..meter import Meter
-from ..model_call.request import offer_recall
+from ..model_call.request import add_recall
 from ..resources import limits_from
 from ..run import RunSession
 from ..tool_calls.context import OUTSIDE, Parent
@@ -228,7 +228,7 @@ def _restore(run: RunSession, found: Replay, store: Store) -> None:
         if tool.spec.name not in kept:  # a hook has removed it
             run.registry.unregister(tool.name)
     if any(spec.name == RECALL for spec in found.tools):
-        offer_recall(run)
+        add_recall(run)
     run.opened = found.request if found.stage == "requested" else found.turn
 
 

@@ -304,7 +304,12 @@ def offer_recall(run: RunSession) -> bool:
 
     A run without tools does not get it: its model may not take any.
     """
-    if not run.registry or RECALL in run.registry:
+    return bool(run.registry) and add_recall(run)
+
+
+def add_recall(run: RunSession) -> bool:
+    """Add `recall` to the tools of *run*; return True if it was not among them."""
+    if RECALL in run.registry:
         return False
     from ...tools.builtin.recall_tool import Recall  # noqa: PLC0415 - few runs need it
 

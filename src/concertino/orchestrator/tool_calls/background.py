@@ -12,7 +12,7 @@ from ...messages import ToolCall, UserMessage
 from ...tools.base import Tool
 from ..hooks import Hooks
 from ..lifecycle.seal import seal_below
-from ..outcome import CONTINUE, Continue, Finish, Limited, StepOutcome, Suspend
+from ..outcome import CONTINUE, Continue, Finish, Limited, StepOutcome, Suspend, card_line
 from ..recorder import record_suspension
 from ..run import RunSession
 from .context import CallContext, Spawn, SubAgentWaits
@@ -189,7 +189,9 @@ class BackgroundCalls:
                 continue
             del self._calls[call.key]
             head = f"[{call.handle} failed]" if outcome.is_error else f"[result of {call.handle}]"
-            run.add(UserMessage(f"{head}\n{outcome.content}", outcome.media, call.call.name, outcome.stored))
+            line = card_line(outcome) if run.registry.takes_cards else ""
+            text = f"{head}\n{outcome.content}{line}"
+            run.add(UserMessage(text, outcome.media, call.call.name, outcome.stored))
             if outcome.data is not None and outcome.stored:
                 run.keep_data(call.call.name, outcome.data)
             run.state.has_tool_calls = True  # the model has something to read

@@ -9,9 +9,11 @@ from typing import Any
 from ...errors import DamagedDataError, ErasedError, ToolError
 from ...ids import child_run_id
 from ...messages import Media
+from ...storage.codec import encode_message
 from ...targets import tool_run
 from ...tools.base import Pending, Tool, ToolResult
 from ...waits import Wait
+from ..cards import box_of
 from ..journal.data_policy import policy_form, policy_of_call
 from ..journal.replay import replay
 from ..plain import plain
@@ -21,9 +23,11 @@ from .approval import NeedsAnswer
 _NOT_KEPT = "the result must not be kept, so it cannot reach the process that called the tool"
 
 
-def waiting_call(run: RunSession, ordinal: int | str, pending: Pending, arguments: str) -> NeedsAnswer:
+async def waiting_call(run: RunSession, ordinal: int | str, pending: Pending, arguments: str) -> NeedsAnswer:
     """Return the signal of a call that waits for its result. Raises `ToolError` if a sub-agent may not start."""
     task = dict(pending.task)
+    if cards := task.get("cards"):
+        task["cards"] = [encode_message(message) for message in await box_of(run, cards, leaves=True)]
     if "agent" in task and run.journal.on:
         if (why := run.meter.refuse_spawn(run.path)) is not None:
             raise ToolError(why)

@@ -46,6 +46,8 @@ class Parent:
     """The sub-agent's number within the call, from 1."""
     again: bool = False
     """Whether the call is repeated, so that the sub-agent may have started already."""
+    cards: Sequence[str] = ()
+    """The ids of the results that the sub-agent is given."""
 
     def child_id(self) -> str:
         """Return the child's run id, which follows from the call's key."""
@@ -163,12 +165,13 @@ class CallContext(ToolContext):
         *,
         tools: Iterable[Tool] | None = None,
         tool_call_limit: int | None = None,
+        cards: Sequence[str] = (),
     ) -> RunResult:
         """See `ToolContext.spawn`."""
         registry = tools if tools is None or isinstance(tools, ToolRegistry) else ToolRegistry(tools)
         self._spawned += 1
         element = f"{agent.name}-{self._ordinal}" + (f".{self._spawned}" if self._spawned > 1 else "")
-        parent = Parent(self._run, self._call.id, self.key, element, self._spawned, self._again)
+        parent = Parent(self._run, self._call.id, self.key, element, self._spawned, self._again, cards)
         result = await self._spawn(parent, agent, task, registry, tool_call_limit)
         if result.status == "suspended":
             raise SubAgentWaits(result.waiting)

@@ -253,7 +253,9 @@ class Call:
 
             raise handed_over(run, self.ordinal, tool, arguments, call.arguments)
         if self.in_background:
-            return self._outcome(tool, run.work().start_in_background(self, arguments, again=again))
+            started = self._outcome(tool, run.work().start_in_background(self, arguments, again=again))
+            started.handle = ""  # the card is the result, which has the same key
+            return started
         if run.unread is not None and call.name == RECALL:
             await run.unread.read()  # rather than while the event loop waits
         self.executing = tool
@@ -271,7 +273,7 @@ class Call:
                 raise NeedsAnswer("result", value.seconds, (), value.note, call.arguments)
             from .called_run import waiting_call  # noqa: PLC0415 - as above
 
-            raise waiting_call(run, self.ordinal, value, call.arguments)
+            raise await waiting_call(run, self.ordinal, value, call.arguments)
         else:
             outcome = await self._structured(tool, value)
         outcome.stored = outcome.stored and not context.unkept
@@ -390,8 +392,10 @@ class Call:
         """Shorten the content of *outcome* to its share of the context."""
         run, whole = self._run, outcome.content
         most = run.window.allowance(self.siblings, tool.max_tokens)
+        if run.registry.takes_cards:
+            outcome.handle = handle_for(self.key)
         if len(whole) > most or not whole.isascii():
-            outcome.handle = handle_for(whole)
+            outcome.handle = outcome.handle or handle_for(whole)
             note = hint(outcome.handle, recallable=run.recallable)
             outcome.content = cut_middle(run.resources.counter, whole, most, note)
         if tool.shown:
