@@ -392,8 +392,7 @@ class Call:
         """Shorten the content of *outcome* to its share of the context."""
         run, whole = self._run, outcome.content
         most = run.window.allowance(self.siblings, tool.max_tokens)
-        if run.registry.takes_cards:
-            outcome.handle = handle_for(self.key)
+        outcome.handle = handle_for(self.key) if run.registry.takes_cards else ""
         if len(whole) > most or not whole.isascii():
             outcome.handle = outcome.handle or handle_for(whole)
             note = hint(outcome.handle, recallable=run.recallable)
