@@ -170,7 +170,7 @@ def bill_row(record: UsageRecord) -> tuple[Any, ...]:
     tokens = record.tokens
     return (
         record.provider,
-        record.model,
+        record.model if record.model.isascii() else storable(record.model),
         tokens.prompt,
         tokens.completion,
         tokens.cached,

@@ -218,12 +218,12 @@ async def test_starting_twice_is_refused(store: FullStore) -> None:
 
 async def test_surrogates_outside_messages_are_replaced(store: FullStore) -> None:
     tree = await start_tree(store, task="a\ud83d")
-    await tree.append("ended", usage=[record(how="\udead")], end=end(answer="b\ud83d", error="\ude00"))
+    await tree.append("ended", usage=[record(how="\udead", model="m\udead")], end=end(answer="b\ud83d", error="\ude00"))
     found = await store.run(OPERATOR, "r1")
     assert found is not None
     assert found.end is not None
     assert (found.start.task, found.end.answer, found.end.error) == ("a\ufffd", "b\ufffd", "\ufffd")
-    assert [booked.how for booked in await store.usage(OPERATOR, "r1")] == ["\ufffd"]
+    assert [(booked.how, booked.model) for booked in await store.usage(OPERATOR, "r1")] == [("\ufffd", "m\ufffd")]
 
 
 async def test_runs_newest_first(store: FullStore) -> None:
