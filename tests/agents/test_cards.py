@@ -381,6 +381,12 @@ async def test_a_tool_can_hand_out_cards() -> None:
     assert failed.content == f"{ConfigurationError.__name__}: cards='abc': use a list of ids"
 
 
+def test_an_unknown_setting_of_delegate_is_refused() -> None:
+    misspelt: Any = {"card": True}
+    with pytest.raises(TypeError, match=r"delegate\(card=...\): there is no such setting"):
+        delegate(Writer(), description="Writes.", **misspelt)
+
+
 async def test_consumers_hooks_and_answers_get_results_without_ids() -> None:
     seen: list[str] = []
 
