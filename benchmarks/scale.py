@@ -37,11 +37,11 @@ class Load:
 class Turn:
     """What a turn costs: measured with 50 at once, without a stream, and what a second of a stream adds."""
 
-    transactions: tuple[float, float] = (15.4, 25.0)
-    log_kb: tuple[float, float] = (37.2, 33.5)
-    disk_kb: tuple[float, float] = (27.5, 13.3)
-    server_ms: tuple[float, float] = (15.4, 6.8)
-    cpu_ms: tuple[float, float] = (11.5, 4.5)
+    transactions: tuple[float, float] = (11.2, 24.2)
+    log_kb: tuple[float, float] = (38.6, 34.0)
+    disk_kb: tuple[float, float] = (30.8, 13.4)
+    server_ms: tuple[float, float] = (10.1, 7.1)
+    cpu_ms: tuple[float, float] = (9.6, 5.1)
 
 
 @dataclass(frozen=True)
