@@ -15,7 +15,7 @@ from typing import Any
 from concertino import Budget, Chat, Runtime, Scope
 from concertino import runtime as runtime_package
 from concertino import storage as storage_package
-from concertino.runtime import Conversation, ConversationTurn, EventLog, LiveRun, Schedules, Scheduling
+from concertino.runtime import Conversation, ConversationTurn, EventLog, LiveRun, NatsBell, Schedules, Scheduling
 from concertino.storage import (
     ApprovalRules,
     Claim,
@@ -52,6 +52,7 @@ WITHOUT_SCOPE: dict[str, str] = {
 HELD: dict[type[Any], str] = {
     LiveRun: "a run that `Runtime` returned to its scope",
     ConversationTurn: "a turn that `Conversation` returned to its scope",
+    NatsBell: "sends what it is given, and reads nothing",
     EventLog: "read through `Runtime.events`",
     Scheduling: "a part whose tools use the scope of their call",
     SqliteStore: "implements the ports",
