@@ -63,11 +63,14 @@ def calls_of(works: Sequence[Any], sealer: Sealer | None = None) -> list[Call]:
 
 @cache
 def joined(sqls: tuple[str, ...]) -> str:
-    """Return one statement for calls with one argument each."""
+    """Return one statement for one call, or for two with one argument each; the second follows only a successful first.
+
+    So an entry is never stored before its events, even if they are left to the rules.
+    """
     if len(sqls) == 1:
         return sqls[0]
-    numbered = [sql.removeprefix("SELECT ").replace("$1", f"${number + 1}") for number, sql in enumerate(sqls)]
-    return f"SELECT {', '.join(numbered)}"
+    first, second = sqls[0], sqls[1].removeprefix("SELECT ").replace("$1", "$2")
+    return f"SELECT done, CASE WHEN done IS NOT NULL THEN {second} END FROM ({first} AS done OFFSET 0) AS first"  # noqa: S608 - of our own statements
 
 
 def _append(write: Appending, sealer: Sealer | None) -> Call | None:
