@@ -290,6 +290,35 @@ async def test_a_remote_call_may_be_answered_while_it_runs() -> None:
     assert message.content == "early"
 
 
+async def test_a_remote_call_may_be_answered_while_its_run_is_resumed() -> None:
+    """After the resumption has read the open operations, and before it knows what became of the call."""
+    keys: list[str] = []
+    won: list[bool] = []
+
+    @tool(effect="once", remote=True)
+    async def send(context: ToolContext) -> Pending:
+        """Send."""
+        keys.append(context.key)
+        await asyncio.Event().wait()
+        return Pending()
+
+    class Sender(Waits):
+        async def initialize_agent_state(self, context: Any) -> None:
+            if keys:
+                won.append((await second.resolve(OPERATOR, keys[0], "early")).won)
+
+    store, model = MemoryStore(), ScriptedModel(call("send"), "done")
+    resources = Resources(store=store, models=lambda _: model)
+    first, second = (Runtime([Sender(send)], resources, sweep=600) for _ in range(2))
+    live = await first.start(Chat("x", model=model), "waits")
+    while not keys:  # noqa: ASYNC110 - the tool announces nothing else
+        await asyncio.sleep(0)
+    await first.close()
+    result = await (await second.resume(OPERATOR, live.id)).result()
+    assert (result.status, len(keys), won) == ("completed", 1, [True])
+    assert [message.content for message in result.messages if isinstance(message, ToolMessage)] == ["early"]
+
+
 async def test_pending_without_a_declaration_fails_with_the_remedy() -> None:
     @tool(effect="read")
     async def undeclared() -> Pending:

@@ -12,6 +12,7 @@ from ..operations import ENDED
 from ..providers.base import Model
 from ..storage.base import Store
 from ..tools.registry import ToolRegistry
+from ..waits import MOST_WAITS
 from .hooks import Hooks
 from .journal.patterns import Redactor
 from .journal.replay import OpenTurn
@@ -461,6 +462,11 @@ async def _restore(run: RunSession, calls: ToolCalls, opened: OpenTurn, store: S
     """Give each call of a resumed turn its stored operation, and the answer that arrived meanwhile."""
     operations = {each.key: each for each in opened.operations if each.kind == "tool_call"}
     waits = list(opened.waits)
+    if any(each.state == "running" and each.remote for each in operations.values()):
+        # Its answer may have come since `resume` read them; of waiting calls, answers are looked for later too.
+        read = await store.operations(run.scope, run_id=run.id)
+        operations = {each.key: each for each in read if each.kind == "tool_call"}
+        waits = list(await store.waits(run.scope, run_id=run.id, open=False, limit=MOST_WAITS))
     known = {wait.key for wait in waits}
     for key, operation in operations.items():
         if operation.state in ENDED and operation.outcome is None and key not in known:

@@ -235,7 +235,7 @@ class PooledConnection:
             for job, outcome in zip(jobs, outcomes, strict=True):
                 job.outcome = outcome
             deliver(jobs)
-            del jobs, job, outcome, outcomes, calls  # they may be large
+            del jobs, job, outcome, outcomes, calls, error  # they may be large
             with self._lock:
                 self._put_back(strand)
         session.close()

@@ -15,13 +15,19 @@ _SQL = Path(__file__).parent / "queries"
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _REACHED = re.compile(r"/\*reached (\w+)\*/")
 _FREE = re.compile(r"/\*free ([^*]+)\*/")
-_IS_FREE = """NOT EXISTS (
+_IS_FREE = """(NOT EXISTS (
     SELECT 1 FROM consumers AS x WHERE x.lease > :now AND x.owner <> :consumer AND (
         {agent} IN (SELECT value FROM json_each(x.agents))
         OR substr({agent}, 1, length(x.target) + 6) = 'tool:' || x.target || ':'
     )
-)"""
-"""Whether no consumer but `:consumer` has the target of an agent, or of a run that calls a tool."""
+) OR EXISTS (
+    SELECT 1 FROM consumers AS own WHERE own.lease > :now AND own.owner = :consumer
+        AND {agent} IN (SELECT value FROM json_each(own.agents))
+))"""
+"""Whether no consumer but `:consumer` has the target of an agent, or of a run that calls a tool.
+
+If two consumers name the same agent, as while it moves to another target, both may take its work.
+"""
 _PREDICATES = {
     # The hash is indexed, and the ids decide: another scope may have the same hash.
     "Scope": "({t}.scope_key = :scope_key AND {t}.tenant = :tenant AND {t}.user_id = :user)",

@@ -294,6 +294,16 @@ async def test_the_work_of_a_consumer_is_free_after_it(store: FullStore, how: st
     assert [call.wait.key for call in await store.claim_calls(OPERATOR, 60.0)] == ["w1"]
 
 
+async def test_two_consumers_that_name_an_agent_do_not_block_each_other(store: FullStore) -> None:
+    """As while an agent moves to another target, process by process."""
+    await store.release((await start_tree(store)).claim)
+    for target, owner in (("svc1_a", "me"), ("svc1_b", "you")):
+        await store.claim_target(OPERATOR, target, owner, 60.0, ["supervisor"])
+    for owner, target in (("me", "svc1_a"), ("you", "svc1_b")):
+        assert await work_of(store, ["supervisor"], Consumer(owner=owner, targets=[target])) == {"r1"}
+    assert await work_of(store, ["supervisor"], None) == set()
+
+
 async def test_one_of_concurrent_consumers_wins(store: FullStore) -> None:
     held = await asyncio.gather(*(store.claim_target(OPERATOR, "svc1_a", f"p{n}", 60.0) for n in range(10)))
     assert len(set(held)) == 1

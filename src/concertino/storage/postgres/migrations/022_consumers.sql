@@ -1,6 +1,6 @@
 -- A target with one consumer names its agents, so that no other process takes their work: not even one that does not know
 -- the targets of the fleet, or is of the version before.
-ALTER TABLE consumers ADD COLUMN agents TEXT COLLATE "C";           -- JSON; NULL: the version before has claimed it
+ALTER TABLE consumers ADD COLUMN agents TEXT COLLATE "C";           -- JSON; the version before does not change it
 
 -- The agents of a list, or all with due work, that a process without such a target may take.
 CREATE OR REPLACE FUNCTION agents_of(list TEXT, moment DOUBLE PRECISION) RETURNS TEXT[] LANGUAGE plpgsql AS $$
