@@ -214,10 +214,12 @@ async def full_server(case: Case) -> None:
         with case.connect() as connection:
             connection.execute(FULL)
             for table in tables:
-                connection.execute(f"CREATE TRIGGER full_disk BEFORE INSERT ON {table} EXECUTE FUNCTION full_disk()")
+                # In a thread: the proxy of a worker whose lock this waits for is in the event loop.
+                statement = f"CREATE TRIGGER full_disk BEFORE INSERT ON {table} EXECUTE FUNCTION full_disk()"
+                await asyncio.to_thread(connection.execute, statement)
             await asyncio.sleep(case.chance.uniform(0.0, 2.0))
             for table in tables:
-                connection.execute(f"DROP TRIGGER full_disk ON {table}")
+                await asyncio.to_thread(connection.execute, f"DROP TRIGGER full_disk ON {table}")
         await completed(case, worker, turns)
 
 
