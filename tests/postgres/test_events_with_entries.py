@@ -9,10 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from concertino import OPERATOR, AgentConfig, Chat, Resources, Runtime, Scope, tool
+from concertino import OPERATOR, Chat, Resources, Runtime, Scope
 from concertino.errors import StaleClaimError, StorageError
 from concertino.storage import EventBatch, PostgresStore
-from concertino.storage.postgres.single_trip import joined
 from concertino.storage.types import Entry, Head
 from concertino.testing import ScriptedModel, call
 from concertino.testing.store_suite.kit import Tree, start_tree, whole
@@ -20,20 +19,8 @@ from concertino.testing.store_suite.store_events import batch, read
 from tests.faults.proxy import proxy_to
 
 from .server import Server
+from .test_direct import Desk
 from .trips import counted_trips
-
-BOTH = joined(("SELECT add_events($1::jsonb)", "SELECT append($1::jsonb)"))
-
-
-@tool(effect="read")
-async def look(n: int) -> str:
-    """Look up a number."""
-    return f"found {n}"
-
-
-class Desk(AgentConfig):
-    name = "desk"
-    tools = (look,)
 
 
 async def warm(store: PostgresStore) -> Tree:
@@ -75,7 +62,7 @@ async def test_both_are_one_round_trip(url: str, schema: str) -> None:
         tree = await warm(store)
         with counted_trips() as trips:
             error, head = await both(store, batch(tree, 3), tree.entry(messages=[whole("a")]))
-        assert trips == [BOTH]
+        assert len(trips) == 1  # by the event loop, or by the thread if it has just ended other work
         assert (error, isinstance(head, Head) and head.seq) == (None, 4)
         assert await read(store) == [(number, f"event {number}") for number in (1, 2, 3)]
 

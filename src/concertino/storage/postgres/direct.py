@@ -202,7 +202,7 @@ class Lane:
         return True
 
     def _values(self, strand: Strand) -> list[Any] | None:
-        """Return the values of the functions, or None if the statement has failed. None stands for nothing done."""
+        """Return the values of the functions, as `values_of` does, or None if the statement has failed."""
         answer = self._answer
         assert answer is not None
         if answer.status != pq.ExecStatus.TUPLES_OK:

@@ -80,7 +80,7 @@ def encoded(calls: Sequence[Call]) -> list[bytes | None]:
 
 
 def values_of(result: PGresult) -> list[Any]:
-    """Return the JSON values of functions; a function that did nothing has None."""
+    """Return the values of functions, decoded from JSON. The value of a function that did nothing is None."""
     found = [result.get_value(0, column) for column in range(result.nfields)]
     return [None if value is None else from_json(value) for value in found]
 
@@ -185,7 +185,7 @@ class PostgresSession:
         return StatementCursor(self.connection, row_factory=named_rows).execute(sql, parameters)
 
     def call(self, calls: Sequence[Call]) -> list[Any]:
-        """Return the values of functions, called in a transaction of their own; None if one did nothing."""
+        """Return the values of functions, as `values_of` does, called in one transaction of their own."""
         sql, arguments = joined(tuple([call.sql for call in calls])), encoded(calls)
         try:
             return self._called(sql, arguments)
