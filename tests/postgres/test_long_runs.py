@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from concertino.storage import PostgresStore
-from concertino.storage.postgres.session import numbered, queries
+from concertino.storage.postgres.dialect import numbered, queries
 from concertino.storage.sql.statements import limited
 from concertino.testing.store_suite.kit import record, start_tree, whole
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from benchmarks.fleet.rows import multiply
 
-from concertino.storage.postgres.session import numbered, queries
+from concertino.storage.postgres.dialect import numbered, queries
 from concertino.storage.sql.statements import limited
 
 from .test_flat import waiting

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from concertino.testing.store_suite.kit import SCOPE
 from concertino.testing.store_suite.store_conversations import claimed_turns, queued
 from concertino.waits import Resolution
 
+from .test_direct import counted_handovers, warm
 from .trips import counted_trips
 
 STEP = 2
@@ -132,3 +134,50 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, store: Any, name: str, found: C
         return await method(*arguments, **options)
 
     monkeypatch.setattr(store, name, counted)
+
+
+async def test_what_readers_ask_often_is_one_round_trip_without_a_thread(url: str, schema: str) -> None:
+    scope = Scope("t", "u")
+    async with await PostgresStore.open(url, schema=schema, sessions=1) as store:
+        async with Runtime([Desk()], Resources(store=store, model=ScriptedModel("done \x00 \ufdd0"))) as runtime:
+            conversation = await runtime.conversation(scope, agent="desk")
+            turn = await conversation.send("a \ufdd0")
+            await turn.result()
+        reads: dict[str, Callable[[], Awaitable[object]]] = {
+            "events": lambda: store.events(scope, turn.id),
+            "event_positions": lambda: store.event_positions(scope, [turn.id]),
+            "turn": lambda: store.turn(scope, conversation.id, turn.id),
+            "conversation": lambda: store.conversation(scope, conversation.id),
+            "open_conversation": lambda: store.open_conversation(scope, conversation.id, "desk"),
+        }
+        await warm(store)
+        for name, read in reads.items():
+            first = await read()  # prepares the statement
+            with counted_trips() as trips, counted_handovers() as handovers:
+                assert await read() == first, name
+            assert (len(trips), handovers) == (1, []), name
+        found = await store.turn(scope, conversation.id, turn.id)
+        assert (found.message, found.answer) == ("a \ufdd0", "done \x00 \ufdd0")
+
+
+@tool(effect="read")
+async def read_all() -> str:
+    """Read everything."""
+    return "x" * 100_000
+
+
+class Reader(Desk):
+    tools = (read_all,)
+
+
+async def test_a_page_that_is_long_to_decode_is_read_by_a_thread(url: str, schema: str) -> None:
+    model = ScriptedModel(call("read_all"), "done")
+    async with await PostgresStore.open(url, schema=schema, sessions=1) as store:
+        async with Runtime([Reader()], Resources(store=store, model=model)) as runtime:
+            live = await runtime.start(Chat(message="x", scope=SCOPE), "desk")
+            await live.result()
+        await store.events(SCOPE, live.id)
+        with counted_handovers() as handovers:
+            page = await store.events(SCOPE, live.id)
+    assert handovers
+    assert any("x" * 100_000 in str(row.items) for row in page.rows)

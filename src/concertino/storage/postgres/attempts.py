@@ -61,7 +61,7 @@ class Attempts:
 
         Its *call* may have been sent before; *failure* is the error of that attempt.
         """
-        deadline, usual = None, isinstance(work, Write)
+        deadline, usual = None, True
         for tries in count():
             try:
                 call = call or (call_of(work, self._sealer) if usual else None)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from ...errors import StorageError
 from ..sql.events import AddingEvents
 from ..sql.jobs import Job, deliver, set_futures
+from ..sql.select import Select
 from ..sql.session import Write
 from .attempts import Attempts
 from .direct import Lane, Strand, running_loop
@@ -80,7 +81,8 @@ class PooledConnection:
         self, work: Callable[Concatenate[PostgresSession, P], T], *arguments: P.args, **options: P.kwargs
     ) -> T:
         """Return the result of *work*. Raises `StorageError` if the server failed or the store is closed."""
-        return await self._submit(partial(_called, work, arguments, options), "")  # type: ignore[no-any-return]
+        job = work if isinstance(work, Select) else partial(_called, work, arguments, options)
+        return await self._submit(job, "")  # type: ignore[no-any-return]
 
     async def run_after(
         self, tree: str, work: Callable[Concatenate[PostgresSession, P], T], *arguments: P.args, **options: P.kwargs
@@ -163,7 +165,6 @@ class PooledConnection:
         """Send the call of the first job of *strand*, or else let the thread do the jobs."""
         job = strand.jobs[0]
         if _is_direct(job, self._sealer) and job.loop is running_loop():
-            assert isinstance(job.work, Write)
             with suppress(Exception):  # a value that cannot be encoded, for one: the thread reports it
                 calls = calls_of([each.work for each in islice(strand.jobs, 2) if each.loop is job.loop])
                 if calls and lane.send(strand, calls, job.loop):

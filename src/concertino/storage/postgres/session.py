@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import psycopg
@@ -23,7 +21,8 @@ from pydantic_core import from_json
 from ...errors import StorageError
 from ...scope import OPERATOR, AnyScope
 from ..sql.session import Cursor
-from ..sql.statements import kind_of, limited, read_statements, shared_queries
+from ..sql.statements import kind_of, limited
+from .dialect import numbered, queries
 from .single_trip import Call, joined
 
 if TYPE_CHECKING:
@@ -34,39 +33,8 @@ log = logging.getLogger("concertino")
 Connect = Callable[[], "psycopg.Connection[Any]"]
 
 _PAUSE = 0.02
-_NUMBERED = (
-    *("add_entry", "add_outcome", "add_end", "add_event_row"),
-    *("add_conversation", "add_turn", "add_memory", "add_schedule"),
-)
-"""Statements whose callers need the number of the new row."""
-_PARAMETER = re.compile(r"(?<![:\w]):(\w+)|\?")
-_FOR_UPDATE = re.compile(r"/\*for update of (\w+)\*/")
-"""Marks rows that several processes want to change: each takes the free ones."""
 _numbers = count()
 _CLOCK = "extract(epoch FROM clock_timestamp())::float8"
-
-
-@cache
-def queries() -> dict[str, str]:
-    """Return the named statements."""
-    found = shared_queries() | read_statements(Path(__file__).parent / "queries")
-    found = {name: _FOR_UPDATE.sub(r"FOR UPDATE OF \1 SKIP LOCKED", text) for name, text in found.items()}
-    found["held_targets"] = found["held_targets"].replace("/*for share*/", "FOR SHARE")
-    return found | {name: f"{found[name].rstrip(';')}\nRETURNING number" for name in _NUMBERED}
-
-
-@lru_cache(1024)
-def numbered(sql: str) -> tuple[str, tuple[str, ...]]:
-    """Return *sql* with the numbered parameters of the server, and the names of the named ones."""
-    # SQLite keeps the order of a CROSS JOIN, which may have a condition there.
-    sql = sql.replace("CROSS JOIN", "JOIN")
-    names: dict[str, int] = {}
-    positions = count(1)
-
-    def number(found: re.Match[str]) -> str:
-        return f"${names.setdefault(found[1], len(names) + 1) if found[1] else next(positions)}"
-
-    return _PARAMETER.sub(number, sql), tuple(names)
 
 
 def new_name() -> bytes:

@@ -1,6 +1,6 @@
-"""The frequent writes as one statement each: calls of the functions in `migrations/`, which do what the rules do.
+"""The frequent work as one statement each, with texts in and JSON out.
 
-Anything unusual is left to the rules themselves.
+A write is a call of a function in `migrations/`, which does what the rules do. Anything unusual is left to the rules.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from functools import cache
+from functools import cache, lru_cache
 from os import urandom
 from typing import Any, NamedTuple
 
@@ -22,29 +22,33 @@ from ..sql.events import AddingEvents, in_json, sealed_events, withholds
 from ..sql.journal import ORPHANED, Appending, Beginning
 from ..sql.rows import EntryRows, claim_accounts, hash_key, scope_key, storable_row
 from ..sql.sealing import sealed_end, sealed_rows
-from ..sql.session import Sealer, Write
+from ..sql.select import Select
+from ..sql.session import Sealer
 from ..types import Claim, Entry, Head
+from .dialect import numbered, queries
 from .texts import ESCAPE, SEALED, Wire, plain_text, stored_text
 
 UNUSUAL = "CN000"
 """SQLSTATE with which a function leaves its work to the rules."""
+_LONGEST = 2**16
+"""Characters of an answer that the event loop may decode."""
 _ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 class Call(NamedTuple):
-    """A call of a function."""
+    """A statement that returns one JSON value."""
 
     sql: str
     arguments: tuple[Wire | None, ...]
     result: Callable[[Any], Any]
-    """Makes the write's result of the function's."""
+    """Makes the result of the work of the value."""
 
 
-def call_of(write: Write[Any], sealer: Sealer | None = None) -> Call | None:
-    """Return the call that does *write*, its content sealed by *sealer*; or None."""
-    make = _CALLS.get(type(write))
-    return None if make is None else make(write, sealer)
+def call_of(work: Any, sealer: Sealer | None = None) -> Call | None:
+    """Return the call that does *work*, its content sealed by *sealer*; or None."""
+    make = _CALLS.get(type(work))
+    return None if make is None else make(work, sealer)
 
 
 def calls_of(works: Sequence[Any], sealer: Sealer | None = None) -> list[Call]:
@@ -52,7 +56,7 @@ def calls_of(works: Sequence[Any], sealer: Sealer | None = None) -> list[Call]:
 
     Events and the entry after them are one transaction.
     """
-    first = call_of(works[0], sealer) if isinstance(works[0], Write) else None
+    first = call_of(works[0], sealer)
     if first is None:
         return []
     second = None
@@ -174,15 +178,37 @@ def _claim_due(write: ClaimingDue, _sealer: Sealer | None) -> Call | None:
     return Call("SELECT claim_due($1, $2, $3, $4, $5)", _texts(*given), claims)
 
 
+def _select(select: Select[Any], sealer: Sealer | None) -> Call | None:
+    if sealer is not None:
+        return None
+    sql, bound = select.statement(queries())
+    sql, names = numbered(sql)
+    return Call(_in_json(sql), _texts(*[bound[name] for name in names]), lambda rows: select.meaning(_plain(rows)))
+
+
+@lru_cache(1024)
+def _in_json(sql: str) -> str:
+    """Return the statement that returns the rows of *sql* as JSON objects; no value if that would be long to decode."""
+    rows = f"SELECT coalesce(json_agg(q), '[]')::text AS rows FROM ({sql.rstrip(';')}) AS q"  # noqa: S608 - our own
+    return f"SELECT CASE WHEN length(rows) <= {_LONGEST} THEN rows END FROM ({rows}) AS found"  # noqa: S608
+
+
+def _plain(rows: list[dict[str, Any]]) -> list[Any]:
+    return [
+        {name: plain_text(value) if isinstance(value, str) else value for name, value in row.items()} for row in rows
+    ]
+
+
 _CALLS: dict[type, Callable[[Any, Sealer | None], Call | None]] = {
     Appending: _append,
     Beginning: _begin,
     AddingEvents: _events,
     ClaimingDue: _claim_due,
+    Select: _select,
 }
 
 DIRECT = frozenset(_CALLS)
-"""The writes that the event loop may send."""
+"""The work that the event loop may send."""
 
 
 def _form(entry: Entry, rows: EntryRows, sealer: Sealer | None) -> dict[str, Any] | None:
@@ -250,7 +276,11 @@ def _nano(money: Decimal | None) -> int | None:
 
 
 def _texts(*values: object) -> tuple[Wire | None, ...]:
-    return tuple([None if value is None else Wire(stored_text(str(value))) for value in values])
+    return tuple([None if value is None else Wire(stored_text(_text(value))) for value in values])
+
+
+def _text(value: object) -> str:
+    return rf"\x{value.hex()}" if isinstance(value, bytes) else str(value)
 
 
 def _token() -> str:

@@ -21,11 +21,14 @@ class SqlConversations:
 
     async def open_conversation(self, scope: Scope, conversation_id: str, agent: str) -> StoredConversation:
         """Return the conversation, created for *agent* if it is missing."""
+        found = await self.conversation(scope, conversation_id)  # most exist, and reading costs less than a transaction
+        if found is not None:
+            return found
         return await self._connection.write(WriteCall(conversations.open_conversation, scope, conversation_id, agent))
 
     async def conversation(self, scope: Scope, conversation_id: str) -> StoredConversation | None:
         """Return one conversation, or None."""
-        return await self._connection.run(conversations.conversation, scope, conversation_id)
+        return await self._connection.run(conversations.select_conversation(scope, conversation_id))
 
     async def conversations(
         self, scope: AnyScope, *, limit: int = 50, before: str | None = None
@@ -45,6 +48,9 @@ class SqlConversations:
 
     async def turn(self, scope: Scope, conversation_id: str, run_id: str) -> StoredTurn:
         """Return one turn."""
+        turn = await self._connection.run(conversations.select_turn(scope, conversation_id, run_id))
+        if turn is not None:
+            return turn
         return await self._connection.run(conversations.turn, scope, conversation_id, run_id)
 
     async def turns(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ...errors import ConversationError, UnknownConversationError
@@ -18,6 +18,7 @@ from .rows import hash_key, scope_key, scope_row
 from .schedule import check_operator
 from .sealing import discard_runs, seal
 from .search import relevance
+from .select import Select
 from .session import Row, Session
 from .statements import most, scoped
 from .turns import conversation_number, locked_conversation, queued_input, turn_number
@@ -28,6 +29,10 @@ _OF_TURNS = {
     "numbers": "t.number IN (SELECT CAST(value AS bigint) FROM json_each(:numbers))",
     "conversation": "t.conversation = :conversation AND t.state <> 'steered'",
 }
+_ONE_TURN = """
+    t.run_id = :run_id AND t.state <> 'steered' AND c.conversation_key = :conversation_key AND c.id = :id
+    AND /*reached c*/
+"""
 _DELETED = "its conversation was deleted"
 _MOST_SEARCHED = 10_000
 """Turns that one search reads, the newest: about 0.1 s, in which the store does nothing else."""
@@ -42,16 +47,16 @@ def open_conversation(connection: Session, scope: Scope, conversation_id: str, a
         bound = {**scope_row(scope), "conversation_key": hash_key(conversation_id), "id": conversation_id}
         number = connection.execute(sql["add_conversation"], {**bound, "agent": agent, "now": now}).lastrowid
         connection.execute(sql["add_conversation_head"], (number, now))
-    found = conversation(connection, scope, conversation_id)
+    found = select_conversation(scope, conversation_id)(connection)
     assert found is not None
     return found
 
 
-def conversation(connection: Session, scope: Scope, conversation_id: str) -> StoredConversation | None:
-    """Return one conversation, or None."""
+def select_conversation(scope: Scope, conversation_id: str) -> Select[StoredConversation | None]:
+    """Select one conversation, or None."""
     bound = {"conversation_key": hash_key(conversation_id), "id": conversation_id, "limit": 1}
-    rows = _conversations(connection, scope, "c.conversation_key = :conversation_key AND c.id = :id", bound)
-    return rows[0] if rows else None
+    condition = "c.conversation_key = :conversation_key AND c.id = :id"
+    return Select("conversations", scope, bound, lambda rows: next(_to_conversations(rows), None), conditions=condition)
 
 
 def conversations(
@@ -67,16 +72,14 @@ def conversations(
             " AND (h.updated, c.number) < "
             "((SELECT updated FROM conversation_heads WHERE conversation = :before), :before)"
         )
-    return _conversations(connection, scope, condition, bound)
+    return Select("conversations", scope, bound, lambda rows: tuple(_to_conversations(rows)), conditions=condition)(
+        connection
+    )
 
 
-def _conversations(
-    connection: Session, scope: AnyScope, condition: str, bound: dict[str, Any]
-) -> tuple[StoredConversation, ...]:
-    sql, reader = scoped(connection, "conversations", scope)
-    sql, bound = sql.replace("/*conditions*/", condition), {**reader, **bound}
-    return tuple(
-        StoredConversation(
+def _to_conversations(rows: Iterable[Row]) -> Iterator[StoredConversation]:
+    for row in rows:
+        yield StoredConversation(
             id=row["id"],
             tenant=row["tenant"],
             user=row["user_id"],
@@ -89,8 +92,6 @@ def _conversations(
             modes=tuple(json.loads(row["modes"])),
             tools=tuple(json.loads(row["tools"])),
         )
-        for row in connection.execute(sql, bound).fetchall()
-    )
 
 
 def conversation_marks(connection: Session, scope: Operator, named: Sequence[tuple[Scope, str]]) -> list[str | None]:
@@ -140,6 +141,12 @@ def turn(connection: Session, scope: Scope, conversation_id: str, run_id: str) -
     with connection.reading():
         number = turn_number(connection, conversation_number(connection, scope, conversation_id), run_id)
         return _turns(connection, "number", number)[number]
+
+
+def select_turn(scope: Scope, conversation_id: str, run_id: str) -> Select[StoredTurn | None]:
+    """Select what `turn` returns, or None."""
+    bound = {"conversation_key": hash_key(conversation_id), "id": conversation_id, "run_id": run_id}
+    return Select("turns", scope, bound, lambda rows: _to_turn(rows[0]) if rows else None, conditions=_ONE_TURN)
 
 
 def _turns(connection: Session, wanted: str, value: int | str) -> dict[int, StoredTurn]:

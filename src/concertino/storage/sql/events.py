@@ -13,6 +13,7 @@ from ..codec import decode_json, encode_json
 from ..types import EventBatch, EventPage, StoredEvents
 from .media import add_contents, contents_of_events
 from .sealing import Seal, run_of, seal
+from .select import Select
 from .session import Cursor, Row, Session, Write
 from .statements import scoped
 
@@ -106,35 +107,52 @@ def end_events(connection: Session, scope: AnyScope, root_id: str, items: Sequen
 
 def events(connection: Session, scope: AnyScope, root_id: str, after: int, limit: int) -> EventPage:
     """Return about *limit* rows after number *after*, up to the first batch with media; no batch is divided."""
+    sql, bound = select_events(scope, root_id, after, limit).statement(connection.queries)
     with connection.reading():
-        log = _log(connection, scope, root_id)
-        rows: Sequence[Any] = ()
-        contents: dict[str, str] = {}
-        if log["last"] > after:
-            bound = {"root": log["root"], "after": after, "limit": max(limit, 1) - 1}
-            rows = connection.execute(connection.queries["events"], bound).fetchall()
-            size, end = 0, log["last"]
-            for row in rows:
-                size += len(row["body"])
-                has_media = "data_digest" in row["body"]  # contents are large: those of one batch are enough for a page
-                if has_media or (size > _PAGE and row["first"] > after):  # an empty page would end the log
-                    end = row["last"]
-                    break
-            rows = [row for row in rows if row["last"] <= end]
-            if rows and has_media:
-                contents = contents_of_events(connection, [row["number"] for row in rows])
+        found = connection.execute(sql, bound).fetchall()
+        log = known_log(found[0] if found else None, root_id)
+        rows, has_media = _in_page(found, after)
+        contents = contents_of_events(connection, [row["number"] for row in rows]) if has_media else {}
+    return _to_page(log, rows, contents)
+
+
+def select_events(scope: AnyScope, root_id: str, after: int, limit: int) -> Select[EventPage | None]:
+    """Select what `events` returns; None if the log is unknown or the page has media, which are stored elsewhere."""
+
+    def page(found: Sequence[Row]) -> EventPage | None:
+        rows, has_media = _in_page(found, after)
+        return _to_page(found[0], rows, {}) if found and not has_media else None
+
+    return Select("event_page", scope, {"root_id": root_id, "after": after, "limit": max(limit, 1) - 1}, page)
+
+
+def _in_page(found: Sequence[Row], after: int) -> tuple[Sequence[Row], bool]:
+    """Return the rows of a page, of what was *found*, and whether the last batch has media."""
+    rows = [row for row in found if row["number"] is not None]
+    size = 0
+    for row in rows:
+        size += len(row["body"])
+        has_media = "data_digest" in row["body"]  # contents are large: those of one batch are enough for a page
+        if has_media or (size > _PAGE and row["first"] > after):  # an empty page would end the log
+            return [each for each in rows if each["last"] <= row["last"]], has_media
+    return rows, False
+
+
+def _to_page(log: Row, rows: Sequence[Row], contents: dict[str, str]) -> EventPage:
     closed, ended = bool(log["closed"]), bool(log["ended"])
-    return EventPage(rows=to_events(rows), last=log["last"], closed=closed, ended=ended, contents=contents)
+    return EventPage(rows=to_events(rows), last=log["end_of_log"], closed=closed, ended=ended, contents=contents)
 
 
-def event_positions(connection: Session, scope: AnyScope, root_ids: Sequence[str]) -> list[tuple[str, int, bool, bool]]:
-    """Return, for each root in reach, the last number of its log, and whether the log is closed and the root ended.
+def select_positions(scope: AnyScope, root_ids: Sequence[str]) -> Select[list[tuple[str, int, bool, bool]]]:
+    """Select, for each root in reach, the last number of its log, and whether the log is closed and the root ended.
 
     The number of a queued turn is -1.
     """
-    sql, reach = scoped(connection, "event_positions", scope)
-    rows = connection.execute(sql, {**reach, "root_ids": encode_json(list(root_ids))}).fetchall()
-    return [(root_id, last or 0, bool(closed), bool(ended)) for root_id, last, closed, ended in rows]
+
+    def positions(rows: Sequence[Row]) -> list[tuple[str, int, bool, bool]]:
+        return [(row["run_id"], row["last"] or 0, bool(row["closed"]), bool(row["ended"])) for row in rows]
+
+    return Select("event_positions", scope, {"root_ids": encode_json(list(root_ids))}, positions)
 
 
 def sealed_events(write: AddingEvents, seal: Seal) -> list[str]:

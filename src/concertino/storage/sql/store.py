@@ -332,11 +332,14 @@ class SqlStore(SqlApprovalRules, SqlConversations, SqlSchedules, SqlSecrets, Sql
 
     async def events(self, scope: AnyScope, root_id: str, after: int = 0, limit: int = 64) -> EventPage:
         """Return about *limit* rows of a log after number *after*."""
+        page = await self._connection.run(events.select_events(scope, root_id, after, limit))
+        if page is not None:
+            return page
         return await self._connection.run(events.events, scope, root_id, after, limit)
 
     async def event_positions(self, scope: AnyScope, root_ids: Sequence[str]) -> Sequence[tuple[str, int, bool, bool]]:
         """Return the last number of each log, and whether it is closed and its root has ended."""
-        return await self._connection.run(events.event_positions, scope, root_ids)
+        return await self._connection.run(events.select_positions(scope, root_ids))
 
     async def due(
         self,

@@ -64,14 +64,21 @@ WHERE e.root = (SELECT number FROM runs WHERE run_id = ?) AND e.body <> '' AND h
 )
 ORDER BY e.number;
 
--- name: events
-SELECT e.number, r.run_id, e.first, e.last, e.body
-FROM events AS e JOIN runs AS r ON r.number = e.run
-WHERE e.root = :root AND e.body <> '' AND e.last > :after AND e.last <= coalesce((
+-- name: event_page
+-- The state of a log, with each row of the page or alone.
+WITH log AS (
+    SELECT r.number AS root, coalesce(l.last, 0) AS last, coalesce(l.closed, false) AS closed, h.ending IS NOT NULL AS ended
+    FROM runs AS r JOIN heads AS h ON h.run = r.number LEFT JOIN event_logs AS l ON l.root = r.number
+    WHERE r.run_id = :root_id AND r.root = r.number AND /*reached r*/
+)
+SELECT log.last AS end_of_log, log.closed, log.ended, e.number, r.run_id, e.first, e.last, e.body
+FROM log
+LEFT JOIN events AS e ON e.root = log.root AND e.body <> '' AND e.last > :after AND e.last <= coalesce((
     SELECT p.last FROM events AS p
-    WHERE p.root = :root AND p.body <> '' AND p.last > :after
+    WHERE p.root = (SELECT root FROM log) AND p.body <> '' AND p.last > :after
     ORDER BY p.last LIMIT 1 OFFSET :limit
 ), 9223372036854775807)
+LEFT JOIN runs AS r ON r.number = e.run
 ORDER BY e.last, e.number;
 
 -- name: close_log
