@@ -22,8 +22,8 @@ STEP = 2
 """Round trips of a step with one tool call: the request, and the answer."""
 RUN = 4
 """Round trips of a run without tools: start, request, answer, end."""
-CLAIM = 5
-"""Round trips of a claim of queued turns of one tenant: time, ended turns, tenants with due turns, claim, contents."""
+CLAIM = 1
+"""Round trips of a claim of queued turns while no turn has ended."""
 
 
 @tool(effect="idempotent")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ...errors import StorageError
 from ...scope import Scope
+from ..conversation_types import DueTurn
 from ..process import process_of
 from ..sql.budgets import to_nano
 from ..sql.claims import ClaimingDue
@@ -24,6 +25,7 @@ from ..sql.rows import EntryRows, claim_accounts, hash_key, scope_key, storable_
 from ..sql.sealing import sealed_end, sealed_rows
 from ..sql.select import Select
 from ..sql.session import Sealer
+from ..sql.turn_claims import ClaimingTurns, interleaved, to_due
 from ..types import Claim, Entry, Head
 from .dialect import numbered, queries
 from .texts import ESCAPE, SEALED, Wire, plain_text, stored_text
@@ -33,6 +35,8 @@ UNUSUAL = "CN000"
 _LONGEST = 2**16
 """Characters of an answer that the event loop may decode."""
 _ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+_CLAIMED = ("run_id", "mode", "anchored", "parent", "input", "id", "tenant", "user_id", "agent")
+"""The values of a turn that the function `claim_turns` returns."""
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
@@ -178,12 +182,29 @@ def _claim_due(write: ClaimingDue, _sealer: Sealer | None) -> Call | None:
     return Call("SELECT claim_due($1, $2, $3, $4, $5)", _texts(*given), claims)
 
 
+def _claim_turns(write: ClaimingTurns, sealer: Sealer | None) -> Call | None:
+    if write.consumer is not None or sealer is not None:
+        return None
+
+    def turns(found: tuple[bool, str, str, list[list[Any]], list[list[Any]]]) -> list[DueTurn]:
+        write.ended, agent, tenant, shares, rest = found
+        write.last = plain_text(agent), plain_text(tenant)
+        return [
+            to_due(_plain_row(dict(zip(_CLAIMED, row, strict=True))))
+            for row in interleaved(shares) + interleaved(rest)
+        ]
+
+    return Call(
+        "SELECT claim_turns($1, $2, $3, $4, $5)", _texts(write.seconds, write.limit, write.agents, *write.last), turns
+    )
+
+
 def _select(select: Select[Any], sealer: Sealer | None) -> Call | None:
     if sealer is not None:
         return None
     sql, bound = select.statement(queries())
     sql, names = numbered(sql)
-    return Call(_in_json(sql), _texts(*[bound[name] for name in names]), lambda rows: select.meaning(_plain(rows)))
+    return Call(_in_json(sql), _texts(*[bound[name] for name in names]), lambda rows: select.meaning([*map(_plain_row, rows)]))
 
 
 @lru_cache(1024)
@@ -193,10 +214,8 @@ def _in_json(sql: str) -> str:
     return f"SELECT CASE WHEN length(rows) <= {_LONGEST} THEN rows END FROM ({rows}) AS found"  # noqa: S608
 
 
-def _plain(rows: list[dict[str, Any]]) -> list[Any]:
-    return [
-        {name: plain_text(value) if isinstance(value, str) else value for name, value in row.items()} for row in rows
-    ]
+def _plain_row(row: dict[str, Any]) -> Any:
+    return {name: plain_text(value) if isinstance(value, str) else value for name, value in row.items()}
 
 
 _CALLS: dict[type, Callable[[Any, Sealer | None], Call | None]] = {
@@ -204,6 +223,7 @@ _CALLS: dict[type, Callable[[Any, Sealer | None], Call | None]] = {
     Beginning: _begin,
     AddingEvents: _events,
     ClaimingDue: _claim_due,
+    ClaimingTurns: _claim_turns,
     Select: _select,
 }
 

@@ -11,6 +11,7 @@ import psycopg
 from ...errors import ConfigurationError
 from ..sql.claims import ClaimingDue
 from ..sql.store import SqlStore
+from ..sql.turn_claims import ClaimingTurns, close_turns
 from .connection import SESSIONS, PooledConnection
 from .errors import explain
 from .schema import check_name, migrate
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from ...scope import Operator
     from ..call_store import Consumer
+    from ..conversation_types import DueTurn
     from ..keys import KeyStore
     from ..types import Claim
     from .sealer import Sealer
@@ -37,6 +39,7 @@ class PostgresStore(SqlStore):
     adds_apart = True
     """Whether batches of events are stored one by one: then a window gives each alone, and none waits for another."""
 
+    _read_only = False
     _more_is_due = False
     _last_tenant: str | None = None
     """The tenant with which the last claim of trees has ended."""
@@ -78,7 +81,9 @@ class PostgresStore(SqlStore):
             await asyncio.to_thread(_prepare, connect, schema, name)
         sealer = await asyncio.to_thread(_sealer, connect, keys, name, read_only)
         connect = partial(connect, sealer=sealer)
-        return cls(PooledConnection(name, connect, sessions, patience, read_only, sealer))
+        store = cls(PooledConnection(name, connect, sessions, patience, read_only, sealer))
+        store._read_only = read_only
+        return store
 
     async def claim_due(
         self,
@@ -96,6 +101,25 @@ class PostgresStore(SqlStore):
         claims = await self._connection.write(write)
         self._more_is_due, self._last_tenant = 0 < limit == len(claims), write.last
         return claims
+
+    async def claim_turns(
+        self,
+        scope: Operator,
+        seconds: float,
+        *,
+        limit: int = 50,
+        agents: Collection[str] | None = None,
+        consumer: Consumer | None = None,
+    ) -> Sequence[DueTurn]:
+        """Claim queued turns to start, and close ended ones."""
+        write = ClaimingTurns(scope, seconds, limit, agents, consumer, self._last_owner)
+        if self._read_only:
+            return ()
+        found = await self._connection.write(write)
+        self._last_owner = write.last
+        if write.ended:
+            await self._connection.run(close_turns)
+        return found
 
 
 def _connect(

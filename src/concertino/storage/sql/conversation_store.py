@@ -8,7 +8,7 @@ from ...scope import AnyScope, Operator, Scope
 from ..call_store import Consumer
 from ..conversation_types import DueTurn, Feedback, QueuedTurn, QueueWhen, StoredConversation, StoredHistory, StoredTurn
 from ..types import Erased
-from . import conversations, turns
+from . import conversations, turn_claims, turns
 from .session import StoreConnection, WriteCall
 
 
@@ -16,7 +16,7 @@ class SqlConversations:
     """`Conversations` on one connection; `storage.base` documents the methods."""
 
     _connection: StoreConnection
-    _last_owner = turns.NOBODY
+    _last_owner = turn_claims.NOBODY
     """The agent and the tenant with which the last claim of queued turns has ended."""
 
     async def open_conversation(self, scope: Scope, conversation_id: str, agent: str) -> StoredConversation:
@@ -91,8 +91,9 @@ class SqlConversations:
         consumer: Consumer | None = None,
     ) -> Sequence[DueTurn]:
         """Close ended turns, and claim queued ones to start."""
-        asked = (scope, seconds, limit, agents, consumer)
-        found, self._last_owner = await self._connection.run(turns.claim_turns, *asked, self._last_owner)
+        claim = turn_claims.ClaimingTurns(scope, seconds, limit, agents, consumer, self._last_owner)
+        found = await self._connection.run(turn_claims.claim_turns, claim)
+        self._last_owner = claim.last
         return found
 
     async def postpone_turn(self, scope: Scope, conversation_id: str, run_id: str, seconds: float) -> None:

@@ -1,12 +1,9 @@
-"""Turns of conversations: one starts at a time, others wait in a queue, and ended ones are closed and indexed."""
+"""Turns of conversations: one starts at a time, and others wait in a queue."""
 
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import nullcontext
-from itertools import zip_longest
+from collections.abc import Iterable
 from typing import Any
 
 from ...errors import (
@@ -14,31 +11,19 @@ from ...errors import (
     DamagedDataError,
     LeafMovedError,
     RunExistsError,
-    StorageError,
     TurnExistsError,
     UnknownConversationError,
     UnknownTurnError,
 )
-from ...scope import AnyScope, Operator, Scope
-from ...text import index_terms
-from ..call_store import Consumer
-from ..codec import WithoutContents, decode_json, decode_message, encode_json
-from ..conversation_types import DueTurn, QueuedTurn, QueueWhen
+from ...scope import AnyScope, Scope
+from ..codec import decode_json, encode_json
+from ..conversation_types import QueuedTurn, QueueWhen
 from ..types import RunStart, TurnStart
 from .approvals import send
 from .rows import hash_key
-from .schedule import check_operator, is_consumer, named_agents
 from .sealing import seal
 from .session import Row, Session
 from .statements import most, scoped
-
-log = logging.getLogger("concertino")
-
-Owner = tuple[str, str]
-"""An agent and a tenant, which have queues."""
-NOBODY: Owner = ("", "")
-_LONGEST_INDEXED = 100_000
-"""Characters of a turn that a search finds."""
 
 
 def conversation_number(connection: Session, scope: AnyScope, conversation_id: str) -> int:
@@ -95,7 +80,7 @@ def open_turn(connection: Session, run: int, start: RunStart, turn: TurnStart, n
     else:
         bound |= {"state": "open", "anchored": False, "first": False, "submit_key": _key(turn.key), "mode": turn.mode}
         number = connection.execute(sql["add_turn"], bound).lastrowid
-    modes = _joined(head["modes"], [turn.mode])
+    modes = joined(head["modes"], [turn.mode])
     bound = {"turn": number, "modes": modes, "now": now, "conversation": conversation}
     connection.execute(sql["set_head_of_conversation"], bound)
 
@@ -190,79 +175,6 @@ def postpone_turn(connection: Session, scope: Scope, conversation_id: str, run_i
     connection.execute(connection.queries["postpone_turn"], {"turn": number, "until": connection.now() + seconds})
 
 
-def claim_turns(
-    connection: Session,
-    scope: Operator,
-    seconds: float,
-    limit: int,
-    agents: Collection[str] | None,
-    consumer: Consumer | None,
-    last: Owner,
-) -> tuple[tuple[DueTurn, ...], Owner]:
-    """Close the turns whose runs have ended, and take queued turns that are due, for *seconds*.
-
-    Return the owner with which the claim has ended, too: *last* is that of the claim before.
-    """
-    check_operator(scope)
-    if connection.read_only:
-        return (), last
-    sql, now = connection.queries, connection.now()
-    _close_turns(connection)
-    bound = {"now": now, "until": now + seconds, "consumer": consumer.owner if consumer else ""}
-    asked = {**bound, "agents": named_agents(agents)}
-    owners = connection.execute(sql["owners_of_due_turns"], asked).fetchall()
-    if not owners or limit <= 0:
-        return (), last  # the write lock is not needed
-    # Without a consumer, each statement is a transaction: no other process waits for more than one.
-    with nullcontext() if consumer is None else connection.transaction():
-        if not is_consumer(connection, consumer, now):
-            return (), last
-        ordered = _in_turn([(agent, tenant) for agent, tenant in owners], limit, last)
-        numbers, last = _taken(connection, ordered, most(limit), bound)
-    rows = connection.execute(sql["claimed_turns"], (json.dumps(numbers),)).fetchall() if numbers else ()
-    found = {row["number"]: _to_due(row) for row in rows}
-    return tuple([found[number] for number in numbers if number in found]), last  # one may have been withdrawn
-
-
-def _close_turns(connection: Session) -> None:
-    """Close the turns whose runs have ended, and index them."""
-    sql = connection.queries
-    if connection.execute(sql["turns_to_close"]).fetchone() is not None:
-        with connection.transaction():
-            for number, conversation, run in connection.execute(sql["turns_to_close"]).fetchall():
-                connection.execute(sql["close_turn"], (number,))
-                try:
-                    _index(connection, number, conversation, run)
-                except (StorageError, ValueError) as error:
-                    log.warning("a closed turn is not indexed: %s", type(error).__name__)
-
-
-def _in_turn(owners: list[Owner], limit: int, last: Owner) -> list[Owner]:
-    """Return *owners* in the order of their turns: the longest due first, or if not all get one, those after *last*."""
-    if len(owners) <= limit:
-        return owners
-    return sorted(owners, key=lambda owner: (owner <= last, owner))
-
-
-def _taken(
-    connection: Session, owners: list[Owner], limit: int, bound: Mapping[str, object]
-) -> tuple[list[int], Owner]:
-    """Claim at most *limit* due turns. Leave out those of other processes.
-
-    Return their numbers, and the last owner. Each owner has an equal share: none waits for the queues of another.
-    """
-    last = NOBODY
-    queues: list[list[int]] = []
-    share = -(-limit // len(owners))
-    while owners and limit > 0:
-        agent, tenant = last = owners.pop(0)
-        one = {**bound, "agent": agent, "tenant": tenant, "limit": min(share, limit)}
-        taken = [row[0] for row in connection.execute(connection.queries["take_due_turns"], one).fetchall()]
-        queues.append(sorted(taken))
-        limit -= len(taken)
-    return [number for turns in zip_longest(*queues) for number in turns if number is not None], last
-
-
 def queued_input(row: Row) -> dict[str, Any]:
     """Return the chat of a queued turn as JSON; {} if it is damaged, so that no other turn fails with it."""
     try:
@@ -271,33 +183,7 @@ def queued_input(row: Row) -> dict[str, Any]:
         return {}
 
 
-def _to_due(row: Row) -> DueTurn:
-    turn = QueuedTurn(
-        run_id=row["run_id"],
-        input=queued_input(row),
-        parent=row["parent"] if row["anchored"] else None,
-        mode=row["mode"],
-    )
-    return DueTurn(conversation_id=row["id"], tenant=row["tenant"], user=row["user_id"], agent=row["agent"], turn=turn)
-
-
-def _index(connection: Session, number: int, conversation: int, run: int) -> None:
-    """Index the words of a closed turn, and remember the tools that it has used. Raises if its messages are damaged."""
-    sql = connection.queries
-    rows = connection.execute(sql["words_of_turn"], (run,)).fetchall()
-    bodies = [row[1] if isinstance(row[1], str) else row[1].decode() for row in rows]
-    messages = [decode_message(body, WithoutContents()) for body in bodies if body]
-    texts = [message.text for message in messages if message.role in ("user", "assistant")]
-    if words := index_terms("\n".join(texts)[:_LONGEST_INDEXED]):
-        sealed = seal(connection, f" {' '.join(words)} ", "conversation", conversation)
-        connection.execute(sql["add_turn_words"], (number, sealed.encode("utf-8", "surrogatepass")))
-    if used := [message.name for message in messages if message.role == "tool"]:
-        connection.lock("lock_conversation", {"conversation": conversation})
-        head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()
-        connection.execute(sql["set_tools"], (_joined(head["tools"], used), conversation))
-
-
-def _joined(known: str, names: Iterable[str]) -> str:
+def joined(known: str, names: Iterable[str]) -> str:
     """Return the JSON list *known* with those of *names* that it lacks."""
     return json.dumps(list(dict.fromkeys([*json.loads(known), *filter(None, names)])))
 

@@ -1,0 +1,170 @@
+"""Claims on queued turns that are due, and the end of turns: ended ones are closed and indexed."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from itertools import zip_longest
+from typing import TypeVar
+
+from ...errors import StorageError
+from ...scope import Operator
+from ...text import index_terms
+from ..call_store import Consumer
+from ..codec import WithoutContents, decode_message
+from ..conversation_types import DueTurn, QueuedTurn
+from .schedule import check_operator, is_consumer, named_agents
+from .sealing import seal
+from .session import Row, Session, Write
+from .statements import most
+from .turns import joined, queued_input
+
+log = logging.getLogger("concertino")
+
+T = TypeVar("T")
+
+Owner = tuple[str, str]
+"""An agent and a tenant, which have queues."""
+NOBODY: Owner = ("", "")
+_LONGEST_INDEXED = 100_000
+"""Characters of a turn that a search finds."""
+
+
+class ClaimingTurns(Write[Sequence[DueTurn]]):
+    """Claims queued turns that are due."""
+
+    def __init__(
+        self,
+        scope: Operator,
+        seconds: float,
+        limit: int,
+        agents: Collection[str] | None,
+        consumer: Consumer | None,
+        last: Owner,
+    ) -> None:
+        check_operator(scope)
+        self.seconds, self.limit = seconds, most(limit)
+        self.agents = named_agents(agents)
+        self.consumer = consumer
+        self.last = last
+        """The owner with which the claim before has ended, and then this one."""
+        self.ended = True
+        """Whether turns may have ended that are not closed yet."""
+
+    def work(self, connection: Session) -> Sequence[DueTurn]:
+        """Claim turns that are due: each owner has an equal share, and the first ones what is left."""
+        now = connection.now()
+        if not is_consumer(connection, self.consumer, now):
+            return ()
+        owners = due_owners(connection, self, now)
+        if not owners or self.limit <= 0:
+            return ()
+        ordered = _in_turn(owners, self.limit, self.last)
+        numbers, self.last = _taken(connection, ordered, self.limit, self._bound(now))
+        rows = connection.execute(connection.queries["claimed_turns"], (json.dumps(numbers),)).fetchall()
+        found = {row["number"]: to_due(row) for row in rows}
+        return tuple([found[number] for number in numbers if number in found])  # one may have been withdrawn
+
+    def _bound(self, now: float) -> dict[str, object]:
+        return {"now": now, "until": now + self.seconds, "consumer": self.consumer.owner if self.consumer else ""}
+
+
+def claim_turns(connection: Session, claim: ClaimingTurns) -> Sequence[DueTurn]:
+    """Close the turns whose runs have ended, and claim those that are due."""
+    if connection.read_only:
+        return ()
+    close_turns(connection)
+    if not due_owners(connection, claim, connection.now()):
+        return ()  # the write lock is not needed
+    # Without a consumer, each statement is a transaction: no other process waits for more than one.
+    with nullcontext() if claim.consumer is None else connection.transaction():
+        return claim.work(connection)
+
+
+def due_owners(connection: Session, claim: ClaimingTurns, now: float) -> list[Owner]:
+    """Return the owners of turns that are due and that *claim* may take, the longest due first."""
+    bound = {"now": now, "consumer": claim.consumer.owner if claim.consumer else "", "agents": claim.agents}
+    rows = connection.execute(connection.queries["owners_of_due_turns"], bound).fetchall()
+    return [(agent, tenant) for agent, tenant in rows]
+
+
+def close_turns(connection: Session) -> None:
+    """Close the turns whose runs have ended, and index them."""
+    sql = connection.queries
+    if connection.execute(sql["turns_to_close"]).fetchone() is not None:
+        with connection.transaction():
+            for number, conversation, run in connection.execute(sql["turns_to_close"]).fetchall():
+                connection.execute(sql["close_turn"], (number,))
+                try:
+                    _index(connection, number, conversation, run)
+                except (StorageError, ValueError) as error:
+                    log.warning("a closed turn is not indexed: %s", type(error).__name__)
+
+
+def _in_turn(owners: list[Owner], limit: int, last: Owner) -> list[Owner]:
+    """Return *owners* in the order of their turns: the longest due first, or if not all get one, those after *last*."""
+    if len(owners) <= limit:
+        return owners
+    return sorted(owners, key=lambda owner: (owner <= last, owner))
+
+
+def _taken(
+    connection: Session, owners: list[Owner], limit: int, bound: Mapping[str, object]
+) -> tuple[list[int], Owner]:
+    """Claim at most *limit* due turns. Leave out those of other processes.
+
+    Return their numbers, and the last owner. Each owner has an equal share: none waits for the queues of another. What
+    is left goes to those that have more, so that fewer than *limit* are all that is due.
+    """
+    last, share, left = NOBODY, -(-limit // len(owners)), limit
+
+    def take(owner: Owner, many: int) -> list[int]:
+        nonlocal left
+        one = {**bound, "agent": owner[0], "tenant": owner[1], "limit": min(many, left)}
+        taken = [row[0] for row in connection.execute(connection.queries["take_due_turns"], one).fetchall()]
+        left -= len(taken)
+        return sorted(taken)
+
+    shares: dict[Owner, list[int]] = {}
+    for owner in owners:
+        if left > 0:
+            shares[last := owner] = take(owner, share)
+    rest: list[list[int]] = []
+    for owner, taken in shares.items():
+        if left > 0 and len(taken) == share:
+            rest.append(take(owner, left))
+    return interleaved(shares.values()) + interleaved(rest), last
+
+
+def interleaved(queues: Iterable[Sequence[T]]) -> list[T]:
+    """Return the first of each queue, then the second of each, and so on."""
+    return [each for row in zip_longest(*queues) for each in row if each is not None]
+
+
+def to_due(row: Row) -> DueTurn:
+    """Return the turn of a row of the statement `claimed_turns`."""
+    turn = QueuedTurn(
+        run_id=row["run_id"],
+        input=queued_input(row),
+        parent=row["parent"] if row["anchored"] else None,
+        mode=row["mode"],
+    )
+    return DueTurn(conversation_id=row["id"], tenant=row["tenant"], user=row["user_id"], agent=row["agent"], turn=turn)
+
+
+def _index(connection: Session, number: int, conversation: int, run: int) -> None:
+    """Index the words of a closed turn, and remember the tools that it has used. Raises if its messages are damaged."""
+    sql = connection.queries
+    rows = connection.execute(sql["words_of_turn"], (run,)).fetchall()
+    bodies = [row[1] if isinstance(row[1], str) else row[1].decode() for row in rows]
+    messages = [decode_message(body, WithoutContents()) for body in bodies if body]
+    texts = [message.text for message in messages if message.role in ("user", "assistant")]
+    if words := index_terms("\n".join(texts)[:_LONGEST_INDEXED]):
+        sealed = seal(connection, f" {' '.join(words)} ", "conversation", conversation)
+        connection.execute(sql["add_turn_words"], (number, sealed.encode("utf-8", "surrogatepass")))
+    if used := [message.name for message in messages if message.role == "tool"]:
+        connection.lock("lock_conversation", {"conversation": conversation})
+        head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()
+        connection.execute(sql["set_tools"], (joined(head["tools"], used), conversation))
