@@ -59,6 +59,7 @@ async def test_a_claim_of_many_queued_turns_takes_as_many_round_trips_as_one(url
         for number in range(9):
             await store.open_conversation(SCOPE, f"c{number}", "desk")
             await store.queue_turn(SCOPE, f"c{number}", queued(f"q{number}"), when="always")
+        assert await claimed_turns(store, agents=[]) == []  # it prepares the statement
         with counted_trips() as one:
             assert await claimed_turns(store, limit=1) == ["q0"]
         with counted_trips() as many:
