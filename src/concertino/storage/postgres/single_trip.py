@@ -190,8 +190,7 @@ def _claim_turns(write: ClaimingTurns, sealer: Sealer | None) -> Call | None:
         write.ended, agent, tenant, shares, rest = found
         write.last = plain_text(agent), plain_text(tenant)
         return [
-            to_due(_plain_row(dict(zip(_CLAIMED, row, strict=True))))
-            for row in interleaved(shares) + interleaved(rest)
+            to_due(_plain_row(dict(zip(_CLAIMED, row, strict=True)))) for row in interleaved(shares) + interleaved(rest)
         ]
 
     return Call(
@@ -204,7 +203,11 @@ def _select(select: Select[Any], sealer: Sealer | None) -> Call | None:
         return None
     sql, bound = select.statement(queries())
     sql, names = numbered(sql)
-    return Call(_in_json(sql), _texts(*[bound[name] for name in names]), lambda rows: select.meaning([*map(_plain_row, rows)]))
+
+    def meaning(rows: list[dict[str, Any]]) -> Any:
+        return select.meaning([*map(_plain_row, rows)])
+
+    return Call(_in_json(sql), _texts(*[bound[name] for name in names]), meaning)
 
 
 @lru_cache(1024)

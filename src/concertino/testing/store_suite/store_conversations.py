@@ -175,6 +175,15 @@ async def test_tenants_take_turns(store: FullStore) -> None:
     assert await claimed_turns(store) == []
 
 
+async def test_a_claim_below_its_limit_takes_all_that_is_due(store: FullStore) -> None:
+    """Otherwise what equal shares leave over would wait for the next look."""
+    for number in range(5):
+        await idle_queue(store, f"a{number}")
+    await idle_queue(store, "b0", RIVAL)
+    assert await claimed_turns(store, limit=4) == ["q-a0", "q-b0", "q-a1", "q-a2"]
+    assert await claimed_turns(store, limit=4) == ["q-a3", "q-a4"]
+
+
 @pytest.mark.parametrize("limit", [1, 2])
 async def test_tenants_take_turns_also_in_claims_of_fewer_turns(store: FullStore, limit: int) -> None:
     """A worker that is full claims one turn whenever a run has ended."""
