@@ -109,7 +109,9 @@ BEGIN
         rest := rest || array_to_json(taken);
         room := room - cardinality(taken);
     END LOOP;
+    -- In order, for the index of ended turns: EXISTS would read the table up to the first of them.
     RETURN json_build_array(
-        EXISTS (SELECT 1 FROM turns AS t WHERE t.state = 'open' AND t.ended), last_agent, last_tenant, shares, rest
+        (SELECT t.number FROM turns AS t WHERE t.state = 'open' AND t.ended ORDER BY t.number LIMIT 1) IS NOT NULL,
+        last_agent, last_tenant, shares, rest
     );
 END $$;
