@@ -26,6 +26,7 @@ from ..sql.sealing import sealed_end, sealed_rows
 from ..sql.select import Select
 from ..sql.session import Sealer
 from ..sql.turn_claims import ClaimingTurns, interleaved, to_due
+from ..sql.turns import Queueing
 from ..types import Claim, Entry, Head
 from .dialect import numbered, queries
 from .texts import ESCAPE, SEALED, Wire, plain_text, stored_text
@@ -110,10 +111,9 @@ def _begin(write: Beginning, sealer: Sealer | None) -> Call | None:
         return None
     if start.turn is not None:
         turn = start.turn
-        if turn.queued:
-            return None
-        form["turn"] = [turn.parent, turn.at_leaf, hash_key(turn.key).hex() if turn.key else None, turn.mode]
-    form |= _scope(claim)
+        key = hash_key(turn.key).hex() if turn.key and not turn.queued else None  # a queued turn has it already
+        form["turn"] = [turn.parent, turn.at_leaf, key, turn.mode, turn.queued]
+    form |= _owner(claim.scope)
     form["start"] = [
         *(start.run_id, row["parent_id"], row["parent_call"], row["agent"], row["agent_path"]),
         *(row["conversation_key"].hex(), row["conversation_id"], task, row["started"], row["forked_from"]),
@@ -132,7 +132,7 @@ def _events(write: AddingEvents, sealer: Sealer | None) -> Call | None:
     bodies = write.bodies if sealer is None else sealed_events(write, sealer.seal)
     rows = zip(batch.rows, bodies, strict=True)
     form = {
-        **_scope(batch.claim),
+        **_owner(batch.claim.scope),
         "root_id": batch.claim.root_id,
         "epoch": batch.claim.epoch,
         "first": batch.first,
@@ -182,6 +182,25 @@ def _claim_due(write: ClaimingDue, _sealer: Sealer | None) -> Call | None:
     return Call("SELECT claim_due($1, $2, $3, $4, $5)", _texts(*given), claims)
 
 
+def _queue_turn(write: Queueing, sealer: Sealer | None) -> Call | None:
+    if sealer is not None:
+        return None
+    turn, scope = write.turn, write.scope
+    form = {
+        **_owner(scope),
+        "conversation_key": hash_key(write.conversation_id).hex(),
+        "conversation_id": write.conversation_id,
+        "run_id": turn.run_id,
+        "parent": turn.parent,
+        "first": turn.first,
+        "key": None if write.key is None else write.key.hex(),
+        "mode": turn.mode,
+        "input": write.input,
+        "when": write.when,
+    }
+    return Call("SELECT queue_turn($1::jsonb)", (_wire(form),), bool)
+
+
 def _claim_turns(write: ClaimingTurns, sealer: Sealer | None) -> Call | None:
     if write.consumer is not None or sealer is not None:
         return None
@@ -227,6 +246,7 @@ _CALLS: dict[type, Callable[[Any, Sealer | None], Call | None]] = {
     AddingEvents: _events,
     ClaimingDue: _claim_due,
     ClaimingTurns: _claim_turns,
+    Queueing: _queue_turn,
     Select: _select,
 }
 
@@ -289,8 +309,7 @@ def _charges(entry: Entry) -> dict[str, Any]:
     return form
 
 
-def _scope(claim: Claim) -> dict[str, str]:
-    scope = claim.scope
+def _owner(scope: Scope) -> dict[str, str]:
     return {"scope_key": scope_key(scope.key).hex(), "tenant": scope.tenant, "user": scope.user}
 
 

@@ -71,7 +71,7 @@ class SqlConversations:
         self, scope: Scope, conversation_id: str, turn: QueuedTurn, *, when: QueueWhen = "busy"
     ) -> bool:
         """Queue *turn*, if the conversation is in the state *when*."""
-        return await self._connection.write(WriteCall(turns.queue_turn, scope, conversation_id, turn, when))
+        return await self._connection.write(turns.Queueing(scope, conversation_id, turn, when))
 
     async def steer_turn(self, scope: Scope, conversation_id: str, key: str, text: str) -> str | None:
         """Send a message to the turn in progress."""

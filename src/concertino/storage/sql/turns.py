@@ -22,7 +22,7 @@ from ..types import RunStart, TurnStart
 from .approvals import send
 from .rows import hash_key
 from .sealing import seal
-from .session import Row, Session
+from .session import Row, Session, Write
 from .statements import most, scoped
 
 
@@ -102,33 +102,41 @@ def started_turns(
     return tuple([row[0] for row in connection.execute(sql["started_turns"], bound).fetchall()])
 
 
-def queue_turn(connection: Session, scope: Scope, conversation_id: str, turn: QueuedTurn, when: QueueWhen) -> bool:
-    """Queue *turn*. Return False, and do nothing, if the conversation is in another state than *when*."""
-    sql = connection.queries
-    conversation = locked_conversation(connection, scope, conversation_id)
-    _check_key(connection, conversation, turn.key)
-    head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()
-    waiting = connection.execute(sql["next_queued"], (conversation,)).fetchone() is not None
-    busy = waiting or bool(head["busy"] and head["current"] is not None)
-    if when != "always" and busy != (when == "busy"):
-        return False
-    parent = turn_number(connection, conversation, turn.parent) if turn.parent else None
-    bound = {
-        "conversation": conversation,
-        "run_id": turn.run_id,
-        "run": None,
-        "state": "queued",
-        "parent": parent,
-        "anchored": turn.parent is not None,
-        "first": turn.first,
-        "submit_key": _key(turn.key),
-        "mode": turn.mode,
-        "now": connection.now(),
-    }
-    number = connection.execute(sql["add_turn"], bound).lastrowid
-    body = seal(connection, encode_json(turn.input), "conversation", conversation)
-    connection.execute(sql["add_conversation_text"], (conversation, number, "input", body, None))
-    return True
+class Queueing(Write[bool]):
+    """Queues a turn. Its result is False, and nothing is done, if the conversation is in another state than *when*."""
+
+    def __init__(self, scope: Scope, conversation_id: str, turn: QueuedTurn, when: QueueWhen) -> None:
+        self.scope, self.conversation_id, self.turn, self.when = scope, conversation_id, turn, when
+        self.input = encode_json(turn.input)
+        self.key = _key(turn.key)
+
+    def work(self, connection: Session) -> bool:
+        """Add the turn and its input."""
+        sql, turn = connection.queries, self.turn
+        conversation = locked_conversation(connection, self.scope, self.conversation_id)
+        _check_key(connection, conversation, turn.key)
+        head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()
+        waiting = connection.execute(sql["next_queued"], (conversation,)).fetchone() is not None
+        busy = waiting or bool(head["busy"] and head["current"] is not None)
+        if self.when != "always" and busy != (self.when == "busy"):
+            return False
+        parent = turn_number(connection, conversation, turn.parent) if turn.parent else None
+        bound = {
+            "conversation": conversation,
+            "run_id": turn.run_id,
+            "run": None,
+            "state": "queued",
+            "parent": parent,
+            "anchored": turn.parent is not None,
+            "first": turn.first,
+            "submit_key": self.key,
+            "mode": turn.mode,
+            "now": connection.now(),
+        }
+        number = connection.execute(sql["add_turn"], bound).lastrowid
+        body = seal(connection, self.input, "conversation", conversation)
+        connection.execute(sql["add_conversation_text"], (conversation, number, "input", body, None))
+        return True
 
 
 def steer_turn(connection: Session, scope: Scope, conversation_id: str, key: str, text: str) -> str | None:
