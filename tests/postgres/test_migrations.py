@@ -13,6 +13,8 @@ from concertino import OPERATOR
 from concertino.errors import DatabaseVersionError, StorageError
 from concertino.storage import PostgresStore, Schedule
 from concertino.storage.postgres import schema as schemas
+from concertino.storage.sql.session import WriteCall
+from concertino.storage.sql.turns import Queueing
 from concertino.testing.store_suite.kit import SCOPE, claim_tree, record, start_tree, whole
 from concertino.testing.store_suite.store_conversations import claimed_turns, opened, queued, turn
 
@@ -72,8 +74,8 @@ async def test_turns_that_were_queued_before_the_migration_are_claimed(
     newest(*ALL[: next(number for number, text in enumerate(ALL) if "turns_due" in text)])
     async with await PostgresStore.open(url, schema=schema) as store:
         tree = await turn(await opened(store), "r1", end=False)
-        for name in ("q1", "q2"):
-            await store.queue_turn(SCOPE, "c1", queued(name))
+        for name in ("q1", "q2"):  # in statements, as a process of that version did
+            await store._connection.write(WriteCall(Queueing(SCOPE, "c1", queued(name), "busy").work))
         if ends:
             await tree.end()
         newest(*ALL)

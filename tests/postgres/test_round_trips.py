@@ -12,7 +12,7 @@ from concertino import AgentConfig, Ask, Chat, Resources, Runtime, Scope, ToolOr
 from concertino.storage import PostgresStore
 from concertino.testing import ScriptedModel, call
 from concertino.testing.store_suite.kit import SCOPE
-from concertino.testing.store_suite.store_conversations import claimed_turns, queued
+from concertino.testing.store_suite.store_conversations import claimed_turns, queued, turn
 from concertino.waits import Resolution
 
 from .test_direct import counted_handovers, warm
@@ -169,6 +169,25 @@ async def read_all() -> str:
 
 class Reader(Desk):
     tools = (read_all,)
+
+
+async def test_a_turn_is_queued_and_begun_in_one_round_trip_each(url: str, schema: str) -> None:
+    async with await PostgresStore.open(url, schema=schema, sessions=1) as store:
+        await warm(store)
+        await store.open_conversation(SCOPE, "c1", "desk")
+        found: list[tuple[int, int]] = []
+        for number in range(2):  # the first statements are prepared
+            run_id = f"q{number}"
+            parent = f"q{number - 1}" * bool(number)
+            with counted_trips() as queues:
+                assert await store.queue_turn(SCOPE, "c1", queued(run_id), when="always")
+            assert await claimed_turns(store) == [run_id]
+            await store.open_conversation(SCOPE, "c1", "desk")  # after a thread has closed the turn before
+            with counted_trips() as begins:
+                tree = await turn(store, run_id, parent, queued=True, end=False)
+            found.append((len(queues), len(begins)))
+            await tree.end()
+    assert found[1] == (1, 1)
 
 
 async def test_a_page_that_is_long_to_decode_is_read_by_a_thread(url: str, schema: str) -> None:

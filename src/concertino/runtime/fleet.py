@@ -165,9 +165,11 @@ class Seat:
         """Return how many more runs this process may have now, up to *most*; none after `leave`."""
         if self._left:
             return 0
-        return (
-            most if self.fleet is None else max(0, min(most, self.fleet.coroutines - self._busy() - len(self.starts)))
-        )
+        if self.fleet is None:
+            return most
+        left = max(0, self.fleet.coroutines - self._busy() - len(self.starts))
+        self.starts.were_short = self.starts.were_short or left < most
+        return min(left, most)
 
     async def claim_targets(self) -> None:
         """Become the consumer of the targets that have only one. Raises `ConfigurationError` if one has another."""
@@ -231,7 +233,7 @@ class Seat:
 
     def take(self, wake: Callable[..., None]) -> None:
         """Let *wake* be called when work of this process is due; with `rung=True`, at a ring of the bell."""
-        self._left, self.starts.ended_late = False, wake
+        self._left, self.starts.wake = False, wake
         if self.fleet is not None:
             self.starts.most_slow = max(1, self.fleet.coroutines // SHARE)
             ring = partial(wake, rung=True)

@@ -37,8 +37,10 @@ class Starts:
         """Whether a single start needs a task of its own: a function of the product gets the resources."""
         self.most_slow: float = math.inf
         """The most slow starts of a tenant at once."""
-        self.ended_late: Callable[[], object] = lambda: None
-        """Called when a slow start has ended: it may have left a slot, or a conversation whose next turn is due."""
+        self.wake: Callable[[], object] = lambda: None
+        """Lets the process look again: a slow start that ends may leave a slot, or a conversation with a due turn."""
+        self.were_short = False
+        """Whether a look may have left work, since the process had few free slots."""
         self.begun = 0
         """The number of works that `begin` was called for."""
         self._longest = min(LONGEST, lease / 2)
@@ -52,6 +54,12 @@ class Starts:
 
     def __contains__(self, key: str) -> bool:
         return key in self._tasks
+
+    def freed(self) -> None:
+        """Look again after a run has ended, if a look may have left work."""
+        if self.were_short:
+            self.were_short = False
+            self.wake()
 
     def look(self, look: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Begin a look for work. Await it in `asyncio.shield`, so that a cancelled caller loses nothing it claims."""
@@ -79,7 +87,7 @@ class Starts:
                 tasks.append(task)
         done, slow = await asyncio.wait(tasks, timeout=PATIENCE) if tasks else ((), ())
         for late in slow:
-            late.add_done_callback(lambda _: self.ended_late())
+            late.add_done_callback(lambda _: self.wake())
         return [task.result() for task in tasks if task in done]
 
     async def wait_for(self, tenant: str, found: Awaitable[T]) -> T:

@@ -170,18 +170,18 @@ class TurnStarter:
         return await asyncio.shield(self.seat.starts.look(self._look(), _LOOK))
 
     async def _look(self) -> bool:
-        due: Sequence[DueTurn] = ()
-        again = True
+        more, again = False, True
         async with self._claiming:
             while again and (limit := self.seat.capacity(BATCH)):  # after a refusal, the next turn is due
                 agents, consumer = self.seat.agents(), self.seat.consumer()
                 due = await self._store.claim_turns(
                     OPERATOR, self._seconds, limit=limit, agents=agents, consumer=consumer
                 )
+                more = len(due) == limit
                 again = any(
                     await self.seat.starts.begin({each.turn.run_id: partial(self._start_due, each) for each in due})
                 )
-        return bool(due)
+        return more
 
     async def left_queue(self, run_id: str) -> bool:
         """Wait until a turn is not queued any more, in any process. Return False if the runtime is closed."""

@@ -25,6 +25,7 @@ from ..sql.rows import EntryRows, claim_accounts, hash_key, scope_key, storable_
 from ..sql.sealing import sealed_end, sealed_rows
 from ..sql.select import Select
 from ..sql.session import Sealer
+from ..sql.statements import most
 from ..sql.turn_claims import ClaimingTurns, interleaved, to_due
 from ..sql.turns import Queueing
 from ..types import Claim, Entry, Head
@@ -212,9 +213,8 @@ def _claim_turns(write: ClaimingTurns, sealer: Sealer | None) -> Call | None:
             to_due(_plain_row(dict(zip(_CLAIMED, row, strict=True)))) for row in interleaved(shares) + interleaved(rest)
         ]
 
-    return Call(
-        "SELECT claim_turns($1, $2, $3, $4, $5)", _texts(write.seconds, write.limit, write.agents, *write.last), turns
-    )
+    given = (write.seconds, most(write.limit), write.bound["agents"], *write.last)
+    return Call("SELECT claim_turns($1, $2, $3, $4, $5)", _texts(*given), turns)
 
 
 def _select(select: Select[Any], sealer: Sealer | None) -> Call | None:

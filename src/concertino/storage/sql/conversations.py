@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...errors import ConversationError, UnknownConversationError
@@ -56,7 +56,9 @@ def select_conversation(scope: Scope, conversation_id: str) -> Select[StoredConv
     """Select one conversation, or None."""
     bound = {"conversation_key": hash_key(conversation_id), "id": conversation_id, "limit": 1}
     condition = "c.conversation_key = :conversation_key AND c.id = :id"
-    return Select("conversations", scope, bound, lambda rows: next(_to_conversations(rows), None), conditions=condition)
+    return Select(
+        "conversations", scope, bound, lambda rows: _to_conversation(rows[0]) if rows else None, conditions=condition
+    )
 
 
 def conversations(
@@ -72,26 +74,25 @@ def conversations(
             " AND (h.updated, c.number) < "
             "((SELECT updated FROM conversation_heads WHERE conversation = :before), :before)"
         )
-    return Select("conversations", scope, bound, lambda rows: tuple(_to_conversations(rows)), conditions=condition)(
+    return Select("conversations", scope, bound, lambda rows: tuple(map(_to_conversation, rows)), conditions=condition)(
         connection
     )
 
 
-def _to_conversations(rows: Iterable[Row]) -> Iterator[StoredConversation]:
-    for row in rows:
-        yield StoredConversation(
-            id=row["id"],
-            tenant=row["tenant"],
-            user=row["user_id"],
-            agent=row["agent"],
-            created=row["created"],
-            updated=row["updated"],
-            title=row["title"],
-            leaf=row["leaf"],
-            busy=row["busy"],
-            modes=tuple(json.loads(row["modes"])),
-            tools=tuple(json.loads(row["tools"])),
-        )
+def _to_conversation(row: Row) -> StoredConversation:
+    return StoredConversation(
+        id=row["id"],
+        tenant=row["tenant"],
+        user=row["user_id"],
+        agent=row["agent"],
+        created=row["created"],
+        updated=row["updated"],
+        title=row["title"],
+        leaf=row["leaf"],
+        busy=row["busy"],
+        modes=tuple(json.loads(row["modes"])),
+        tools=tuple(json.loads(row["tools"])),
+    )
 
 
 def conversation_marks(connection: Session, scope: Operator, named: Sequence[tuple[Scope, str]]) -> list[str | None]:
@@ -190,8 +191,11 @@ def select_leaf(connection: Session, scope: Scope, conversation_id: str, run_id:
 
 def history(connection: Session, scope: Scope, conversation_id: str, run_id: str, after: str) -> StoredHistory:
     """Return the messages of the branch that ends with the turn *run_id*, and the context that it recorded last."""
+    sql, bound = scoped(connection, "turn_of_conversation", scope)
+    bound |= {"conversation_key": hash_key(conversation_id), "id": conversation_id, "run_id": run_id}
     with connection.reading():
-        turn_number(connection, conversation_number(connection, scope, conversation_id), run_id)
+        if connection.execute(sql, bound).fetchone() is None:  # what is missing, the turn or its conversation?
+            turn_number(connection, conversation_number(connection, scope, conversation_id), run_id)
         messages, lasting, met = branch_messages(connection, run_id, after)
         context, texts = _context(connection, run_id, scope_key(scope.key))
     return StoredHistory(

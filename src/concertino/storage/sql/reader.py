@@ -251,9 +251,11 @@ def branch_messages(connection: Session, run_id: str, after: str = "") -> tuple[
     Also whether all of them stay for good, and whether *after* is in the branch.
     """
     sql, bound = connection.queries, {"run_id": run_id, "after": after}
-    rows = connection.execute(sql["history"], bound).fetchall()
-    met = bool(after) and connection.execute(sql["is_after"], bound).fetchone() is not None
-    contents = {row[0]: row[1] for row in connection.execute(sql["contents_of_branch"], bound).fetchall()}
+    asked = connection.execute(sql["history"], bound)  # all are sent before the first answer is awaited
+    is_after = connection.execute(sql["is_after"], bound) if after else None
+    media = connection.execute(sql["contents_of_branch"], bound)
+    rows, met = asked.fetchall(), is_after is not None and is_after.fetchone() is not None
+    contents = {row[0]: row[1] for row in media.fetchall()}
     return decode_messages([row[0] for row in rows if row[0]], contents), all(row[1] is None for row in rows), met
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from itertools import zip_longest
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ...errors import StorageError
 from ...scope import Operator
@@ -45,9 +44,9 @@ class ClaimingTurns(Write[Sequence[DueTurn]]):
         last: Owner,
     ) -> None:
         check_operator(scope)
-        self.seconds, self.limit = seconds, most(limit)
-        self.agents = named_agents(agents)
+        self.seconds, self.limit = seconds, max(limit, 0)
         self.consumer = consumer
+        self.bound = {"agents": named_agents(agents), "consumer": consumer.owner if consumer else ""}
         self.last = last
         """The owner with which the claim before has ended, and then this one."""
         self.ended = True
@@ -56,38 +55,28 @@ class ClaimingTurns(Write[Sequence[DueTurn]]):
     def work(self, connection: Session) -> Sequence[DueTurn]:
         """Claim turns that are due: each owner has an equal share, and the first ones what is left."""
         now = connection.now()
-        if not is_consumer(connection, self.consumer, now):
+        if self.consumer is not None and not is_consumer(connection, self.consumer, now):
             return ()
-        owners = due_owners(connection, self, now)
-        if not owners or self.limit <= 0:
+        bound: dict[str, Any] = {**self.bound, "now": now, "until": now + self.seconds}
+        owners = [*map(tuple, connection.execute(connection.queries["owners_of_due_turns"], bound).fetchall())]
+        if not owners or not self.limit:
             return ()
         ordered = _in_turn(owners, self.limit, self.last)
-        numbers, self.last = _taken(connection, ordered, self.limit, self._bound(now))
+        numbers, self.last = _taken(connection, ordered, most(self.limit), bound)
         rows = connection.execute(connection.queries["claimed_turns"], (json.dumps(numbers),)).fetchall()
         found = {row["number"]: to_due(row) for row in rows}
         return tuple([found[number] for number in numbers if number in found])  # one may have been withdrawn
 
-    def _bound(self, now: float) -> dict[str, object]:
-        return {"now": now, "until": now + self.seconds, "consumer": self.consumer.owner if self.consumer else ""}
-
 
 def claim_turns(connection: Session, claim: ClaimingTurns) -> Sequence[DueTurn]:
-    """Close the turns whose runs have ended, and claim those that are due."""
+    """Close the turns whose runs have ended, and claim queued ones."""
     if connection.read_only:
         return ()
     close_turns(connection)
-    if not due_owners(connection, claim, connection.now()):
-        return ()  # the write lock is not needed
-    # Without a consumer, each statement is a transaction: no other process waits for more than one.
-    with nullcontext() if claim.consumer is None else connection.transaction():
+    if claim.consumer is None:
+        return claim.work(connection)  # each statement is a transaction: no other process waits for more than one
+    with connection.transaction():
         return claim.work(connection)
-
-
-def due_owners(connection: Session, claim: ClaimingTurns, now: float) -> list[Owner]:
-    """Return the owners of turns that are due and that *claim* may take, the longest due first."""
-    bound = {"now": now, "consumer": claim.consumer.owner if claim.consumer else "", "agents": claim.agents}
-    rows = connection.execute(connection.queries["owners_of_due_turns"], bound).fetchall()
-    return [(agent, tenant) for agent, tenant in rows]
 
 
 def close_turns(connection: Session) -> None:
@@ -116,7 +105,7 @@ def _taken(
     """Claim at most *limit* due turns. Leave out those of other processes.
 
     Return their numbers, and the last owner. Each owner has an equal share: none waits for the queues of another. What
-    is left goes to those that have more, so that fewer than *limit* are all that is due.
+    is left goes to owners with more turns, so that fewer than *limit* are all that is due.
     """
     last, share, left = NOBODY, -(-limit // len(owners)), limit
 

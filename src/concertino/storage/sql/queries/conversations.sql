@@ -81,6 +81,11 @@ SELECT body FROM conversation_texts WHERE conversation = ? AND kind = 'title' AN
 -- name: turn_number
 SELECT number, parent, run, state FROM turns WHERE conversation = ? AND run_id = ?;
 
+-- name: turn_of_conversation
+SELECT t.number FROM turns AS t JOIN conversations AS c ON c.number = t.conversation
+WHERE t.run_id = :run_id AND t.state <> 'steered' AND c.conversation_key = :conversation_key AND c.id = :id
+    AND /*reached c*/;
+
 -- name: branch
 -- The turns of a branch, from a turn to the first one.
 WITH RECURSIVE path (number, parent, depth) AS (
