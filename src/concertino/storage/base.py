@@ -387,8 +387,8 @@ class Conversations(Protocol):
         """Close the turns whose runs have ended, so that a search finds them; claim queued turns until none is left.
 
         The first in the queue of an idle conversation is due, again *seconds* after a claim; only those of *agents* if
-        given. Tenants take turns. What another process is claiming is left out. Nothing is claimed if *consumer* has
-        lost a target. Queues are not read.
+        given. Tenants take turns. Fewer than *limit* are all that is due, except what another process is claiming.
+        Nothing is claimed if *consumer* has lost a target. Queues are not read.
         """
         ...
 
