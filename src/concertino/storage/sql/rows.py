@@ -8,7 +8,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-from ...errors import DamagedDataError
+from ...errors import DamagedDataError, StorageError
 from ...operations import Operation
 from ...scope import AnyScope, Scope, TenantScope
 from ...usage import Tokens, UsageRecord
@@ -68,9 +68,13 @@ class EntryRows(NamedTuple):
 def hash_key(name: str) -> bytes:
     """Return a digest to look *name* up by. No index contains the name itself: an index cannot be erased from.
 
-    It has 128 bits, so that finding a name with the digest of another one is infeasible.
+    It has 128 bits, so that finding a name with the digest of another one is infeasible. Raises `StorageError` for half
+    of a surrogate pair, which no database stores.
     """
-    return blake2b(name.encode(), digest_size=16).digest()
+    try:
+        return blake2b(name.encode(), digest_size=16).digest()
+    except UnicodeEncodeError as error:
+        raise StorageError(f"cannot store the name {name!r:.80}, and wrote nothing: {error}") from error
 
 
 @lru_cache(4096)

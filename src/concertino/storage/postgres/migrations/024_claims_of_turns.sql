@@ -93,7 +93,7 @@ BEGIN
             o.agent COLLATE "C", o.tenant COLLATE "C"
     LOOP
         EXIT WHEN room <= 0;
-        share := (most + owner.many - 1) / owner.many;
+        share := (most - 1) / owner.many + 1;
         taken := claim_turns_of(owner.agent, owner.tenant, least(share, room), moment, moment + seconds);
         shares := shares || array_to_json(taken);
         room := room - cardinality(taken);
