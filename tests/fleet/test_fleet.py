@@ -203,6 +203,31 @@ async def test_an_approval_at_a_web_process_wakes_the_worker() -> None:
         assert [event async for _, event in turn.events()][-1].result.text == "Done."
 
 
+async def test_the_turn_after_an_approved_one_begins_when_that_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdog, "_HEAD_START", 0.0)
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        begun.set()
+        await goes_on.wait()
+
+    model = ScriptedModel(call("refund"), Answer(text="Done.", midway=hold), "And hello.")
+    async with processes(model, Bell(), takes=("others",)) as (web, worker):
+        conversation = await web.conversation(CARLA, agent="clerk")
+        turn = await conversation.send("refund it")
+        async for _ in turn.events(until="suspended"):
+            pass
+        following = await conversation.send("hello", when_busy="queue")
+        (wait,) = await web.approvals(CARLA)
+        await web.approve(CARLA, wait.key)
+        await begun.wait()
+        await worker.look()
+        for _ in range(100):  # the look for the answer ends: a store in memory answers at once
+            await asyncio.sleep(0)
+        goes_on.set()
+        assert [event async for _, event in following.events()][-1].result.text == "And hello."
+
+
 async def test_messages_during_a_turn_of_a_worker() -> None:
     gate = asyncio.Event()
     begun = asyncio.Event()

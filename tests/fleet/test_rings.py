@@ -84,6 +84,13 @@ async def test_a_single_ring_is_answered_at_once(monkeypatch: pytest.MonkeyPatch
         assert await send(web) == "hello again"
 
 
+async def test_a_worker_that_was_not_full_does_not_look_when_a_run_ends() -> None:
+    async with idle(Bell(), "hello") as (store, web):
+        assert await send(web) == "hello"
+        await settled()
+        assert store.looks == 1
+
+
 async def test_a_worker_that_was_full_looks_as_soon_as_a_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watchdog, "_QUIET", NEVER)
     bell, begun, goes_on = Bell(), asyncio.Event(), asyncio.Event()
