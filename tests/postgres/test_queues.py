@@ -50,3 +50,15 @@ async def test_turns_that_another_process_is_claiming_are_left_out(url: str, sch
             assert await claimed_turns(store, limit=1) == ["q-c2"]
         assert await claimed_turns(store) == ["q-c1"]
         assert await store.claim_due(OPERATOR, "other", 60.0) == []
+
+
+async def test_turns_that_cannot_be_closed_keep_no_others_from_starting(url: str, schema: str) -> None:
+    async with await PostgresStore.open(url, schema=schema, patience=0.3) as store:
+        await turn(await opened(store), "r1")
+        await store.queue_turn(SCOPE, "c1", queued("q1"), when="always")
+        with psycopg.connect(url, options=f"-c search_path={schema}") as other:
+            other.execute("SELECT 1 FROM turns WHERE run_id = 'r1' FOR UPDATE")
+            assert await claimed_turns(store) == ["q1"]
+        assert await store.search_turns(SCOPE, "ask", limit=1) == ()
+        assert await claimed_turns(store) == []
+        assert [each.run_id for each in await store.search_turns(SCOPE, "ask", limit=1)] == ["r1"]

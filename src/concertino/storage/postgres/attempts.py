@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 
 from ..sql.jobs import Outcome
+from ..sql.select import Select
 from ..sql.session import Sealer, Write
 from .errors import OLD_PLAN, READ_ONLY, explain, is_conflict, may_pass
 from .session import LostError, PostgresSession
@@ -62,6 +63,8 @@ class Attempts:
         Its *call* may have been sent before; *failure* is the error of that attempt.
         """
         deadline, usual = None, True
+        if isinstance(work, Select) and call is not None and failure is None:
+            usual, call = False, None  # the event loop has asked: the answer is long
         for tries in count():
             try:
                 call = call or (call_of(work, self._sealer) if usual else None)
