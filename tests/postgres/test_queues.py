@@ -53,12 +53,13 @@ async def test_turns_that_another_process_is_claiming_are_left_out(url: str, sch
 
 
 async def test_turns_that_cannot_be_closed_keep_no_others_from_starting(url: str, schema: str) -> None:
-    async with await PostgresStore.open(url, schema=schema, patience=0.3) as store:
+    async with await PostgresStore.open(url, schema=schema) as store:
         await turn(await opened(store), "r1")
         await store.queue_turn(SCOPE, "c1", queued("q1"), when="always")
-        with psycopg.connect(url, options=f"-c search_path={schema}") as other:
-            other.execute("SELECT 1 FROM turns WHERE run_id = 'r1' FOR UPDATE")
+        with psycopg.connect(url, options=f"-c search_path={schema}", autocommit=True) as other:
+            other.execute("ALTER TABLE turn_words ADD CONSTRAINT refused CHECK (turn < 0)")
             assert await claimed_turns(store) == ["q1"]
-        assert await store.search_turns(SCOPE, "ask", limit=1) == ()
+            assert await store.search_turns(SCOPE, "ask", limit=1) == ()
+            other.execute("ALTER TABLE turn_words DROP CONSTRAINT refused")
         assert await claimed_turns(store) == []
         assert [each.run_id for each in await store.search_turns(SCOPE, "ask", limit=1)] == ["r1"]

@@ -124,7 +124,7 @@ class PostgresStore(SqlStore):
             try:
                 await self._connection.run(close_turns)
             except StorageError as error:  # it does not keep what is claimed from starting
-                log.warning("turns that have ended are closed later: %s", error)
+                log.warning("turns that have ended are closed later: %s", type(error).__name__)
         return found
 
 
