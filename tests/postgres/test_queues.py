@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from typing import Any
 
 import psycopg
+import pytest
 
 from concertino import OPERATOR
+from concertino.errors import ConversationBusyError, RunExistsError
 from concertino.storage import PostgresStore
-from concertino.testing.store_suite.kit import SCOPE
+from concertino.storage.postgres import single_trip
+from concertino.storage.postgres.texts import Wire
+from concertino.storage.sql.journal import Beginning
+from concertino.testing.store_suite.kit import SCOPE, Tree
 from concertino.testing.store_suite.store_conversations import claimed_turns, opened, queued, turn
+from tests.faults.proxy import proxy_to
 
-from .server import until_locked
+from .server import Server, until_locked
 
 
 async def test_a_turn_that_is_queued_while_the_run_before_it_ends_is_due(url: str, schema: str) -> None:
@@ -63,3 +71,56 @@ async def test_turns_that_cannot_be_closed_keep_no_others_from_starting(url: str
             other.execute("ALTER TABLE turn_words DROP CONSTRAINT refused")
         assert await claimed_turns(store) == []
         assert [each.run_id for each in await store.search_turns(SCOPE, "ask", limit=1)] == ["r1"]
+
+
+async def test_a_queued_turn_that_two_processes_start_at_once(url: str, schema: str) -> None:
+    async with (
+        await PostgresStore.open(url, schema=schema) as one,
+        await PostgresStore.open(url, schema=schema) as other,
+    ):
+        await (await opened(one)).queue_turn(SCOPE, "c1", queued("q1"), when="always")
+        starts = (turn(store, "q1", queued=True, end=False, owner=owner) for store, owner in ((one, "a"), (other, "b")))
+        outcomes = await asyncio.gather(*starts, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {Tree, RunExistsError}
+
+
+async def test_a_turn_whose_answer_is_lost_is_queued_once(server: Server, schema: str) -> None:
+    async with (
+        proxy_to(server.port) as proxy,
+        await PostgresStore.open(
+            server.url("postgres", port=proxy.port), schema=schema, sessions=1, patience=2
+        ) as store,
+    ):
+        await opened(store)
+        for name in ("q1", "q2"):  # before the statement is prepared, and after
+            await store.queue_turn(SCOPE, "c1", queued(name, key=name), when="always")
+        proxy.swallows = 1
+        assert await store.queue_turn(SCOPE, "c1", queued("q3", key="q3"), when="always")
+        assert proxy.swallows == 0
+        assert await store.withdraw_turn(SCOPE, "c1", "q3")
+        assert await claimed_turns(store) == ["q1"]
+
+
+async def test_turns_that_a_process_of_the_version_before_starts(
+    url: str, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, sent = single_trip._CALLS[Beginning], []
+
+    def begin_of_before(write: Any, sealer: Any) -> Any:
+        made = None if write.start.turn.queued else begin(write, sealer)
+        if made is None:
+            return None
+        form = json.loads(str(made.arguments[0]))
+        del form["turn"][4:]
+        sent.append(form["turn"])
+        return made._replace(arguments=(Wire(json.dumps(form)),))
+
+    monkeypatch.setitem(single_trip._CALLS, Beginning, begin_of_before)
+    async with await PostgresStore.open(url, schema=schema) as store:
+        await turn(await opened(store), "r1", key="k")
+        await store.queue_turn(SCOPE, "c1", queued("q1"), when="always")
+        with pytest.raises(ConversationBusyError):
+            await turn(store, "r2", "r1")
+        await turn(store, "q1", "r1", queued=True)
+        await turn(store, "r2", "q1")
+    assert [len(given) for given in sent] == [4, 4, 4]

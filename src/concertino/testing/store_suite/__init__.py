@@ -34,6 +34,7 @@ from .store_events import *
 from .store_journals import *
 from .store_memories import *
 from .store_operations import *
+from .store_queues import *
 from .store_quotas import *
 from .store_schedule import *
 from .store_schedules import *
