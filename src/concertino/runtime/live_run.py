@@ -93,6 +93,12 @@ class LiveRun:
         """Stop the run without waiting for its end."""
         self._orchestrator.stop()
 
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the run has ended for good: it is neither suspended nor left to be resumed."""
+        result = self._orchestrator.result
+        return result is not None and not self._parked and result.status != "suspended"
+
     def abandon(self) -> None:
         """Cancel a run that could not start."""
         self._task.cancel()

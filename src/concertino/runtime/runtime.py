@@ -486,8 +486,8 @@ class Runtime(Answering):
             self._drop_done()
             self._most_live = max(_MOST_DONE, 2 * len(self._live))  # so that a start costs the same however many run
         self._live[run_id] = live
-        if self._seat.fleet is not None:  # after a resumed turn, nothing else looks for the next one
-            live.on_end(self._watchdog.wake if resume else self._seat.starts.freed)
+        if self._seat.fleet is not None:  # nothing else looks for the next turn, or an answer during the suspension
+            live.on_end(lambda: self._watchdog.wake() if resume or not live.has_ended else self._seat.starts.freed())
         live.on_end(lambda: self._calls.left(live, chat.caller))
         return live
 
