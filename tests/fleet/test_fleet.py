@@ -28,7 +28,7 @@ from concertino import (
 from concertino.errors import ConfigurationError, ConversationBusyError, UnknownConversationError
 from concertino.events import RunEnded, TextDelta
 from concertino.runtime import Fleet, LocalBell, conversation_watch, event_log, event_window, watchdog
-from concertino.storage import StoredConversation
+from concertino.storage import Claim, StoredConversation
 from concertino.testing import Answer, ScriptedModel, call
 
 CARLA = Scope(user="carla")
@@ -200,6 +200,27 @@ async def test_an_approval_at_a_web_process_wakes_the_worker() -> None:
         (wait,) = await web.approvals(CARLA)
         await web.approve(CARLA, wait.key)
         assert web.live(OPERATOR, turn.id) is None
+        assert [event async for _, event in turn.events()][-1].result.text == "Done."
+
+
+async def test_an_approval_between_a_suspension_and_the_release_of_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdog, "_QUIET", 0.0)
+    monkeypatch.setattr(watchdog, "_HEAD_START", 0.0)
+    async with processes(ScriptedModel(call("refund"), "Done."), Bell(), takes=("others",)) as (web, worker):
+        release, answered = worker.store.release, False
+
+        async def late(claim: Claim) -> None:
+            nonlocal answered
+            if not answered:
+                answered = True
+                (wait,) = await web.approvals(CARLA)
+                await web.approve(CARLA, wait.key)
+                for _ in range(300):  # the look for the ring ends, while the run has its claim
+                    await asyncio.sleep(0)
+            await release(claim)
+
+        monkeypatch.setattr(worker.store, "release", late)
+        turn = await (await web.conversation(CARLA, agent="clerk")).send("refund it")
         assert [event async for _, event in turn.events()][-1].result.text == "Done."
 
 

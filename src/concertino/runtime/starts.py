@@ -40,7 +40,7 @@ class Starts:
         self.wake: Callable[[], object] = lambda: None
         """Lets the process look again: a slow start that ends may leave a slot, or a conversation with a due turn."""
         self.were_short = False
-        """Whether a look may have left work, since the process had few free slots."""
+        """Whether a look may have left work for lack of slots."""
         self.begun = 0
         """The number of works that `begin` was called for."""
         self._longest = min(LONGEST, lease / 2)
@@ -56,7 +56,7 @@ class Starts:
         return key in self._tasks
 
     def freed(self) -> None:
-        """Look again after a run has ended, if a look may have left work."""
+        """Look again after the end of a run, if an earlier look may have left work for lack of slots."""
         if self.were_short:
             self.were_short = False
             self.wake()

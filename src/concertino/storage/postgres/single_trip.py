@@ -48,7 +48,7 @@ class Call(NamedTuple):
     sql: str
     arguments: tuple[Wire | None, ...]
     result: Callable[[Any], Any]
-    """Makes the result of the work of the value."""
+    """Makes the result of the work from the value."""
 
 
 def call_of(work: Any, sealer: Sealer | None = None) -> Call | None:
