@@ -23,6 +23,7 @@ from concertino import (
     tool,
 )
 from concertino.errors import RunEndedError
+from concertino.runtime import LiveRun
 from concertino.storage import Claim
 from concertino.testing import ScriptedModel, call
 
@@ -193,7 +194,8 @@ async def test_a_run_that_needs_longer_than_the_grace_period_is_parked() -> None
     assert (stored.state, stored.owner) == ("running", "")
 
 
-async def test_a_caller_that_resumes_what_the_watchdog_has_resumed_and_ended_gets_its_result() -> None:
+@pytest.mark.parametrize("first", [False, True], ids=["resumed-meanwhile", "resumed-before"])
+async def test_a_caller_that_resumes_what_the_watchdog_has_resumed_and_ended_gets_its_result(first: bool) -> None:
     class Slow(MemoryStore):
         """A store that reads a run when the test says so, after the run has ended."""
 
@@ -211,11 +213,14 @@ async def test_a_caller_that_resumes_what_the_watchdog_has_resumed_and_ended_get
     run = await runtime.start(Chat("Refund it.", scope=CARLA), "clerk")
     (wait,) = (await run.result()).waiting
 
+    async def resumed() -> LiveRun:
+        return await runtime.resume(CARLA, run.id)
+
     async def result() -> None:
-        live = await Runtime.resume(runtime, CARLA, run.id)
-        await live.result()
+        await (before or await resumed()).result()
 
     await runtime.approve(ANN, wait.key)
+    before = await resumed() if first else None
     store.held = True
     assert (await (await runtime.resume(CARLA, run.id)).result()).text == "Done."
     await runtime.close()

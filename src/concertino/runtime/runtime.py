@@ -176,7 +176,8 @@ class Runtime(Answering):
 
         Raises `RunClaimedError` while another process works on it, `RunEndedError`, `ErasedError`.
         """
-        before = self._live.get(run_id)  # first: while anything is awaited, the watchdog may resume and end it
+        # First: while anything is awaited, the watchdog may resume the run, and end it.
+        before = live if (live := self._live.get(run_id)) and live.done else None
         stored = await self._stored(scope, run_id)
         if stored.start.root_id != run_id:
             before = self._live.get(stored.start.root_id)
@@ -184,8 +185,7 @@ class Runtime(Answering):
             return await self._resume(stored.start.scope, stored.start.root_id)
         except (RunClaimedError, RunEndedError):
             await self._watchdog.settled(stored.start.root_id)  # it may have been faster
-            live = self._live.get(stored.start.root_id)
-            if live is None or live is before:
+            if (live := self._live.get(stored.start.root_id)) is None or live is before:
                 raise
             return live
 
