@@ -124,3 +124,31 @@ async def test_turns_that_a_process_of_the_version_before_starts(
         await turn(store, "q1", "r1", queued=True)
         await turn(store, "r2", "q1")
     assert [len(given) for given in sent] == [4, 4, 4]
+
+
+async def test_the_input_of_a_queued_turn_is_blanked_at_its_start(url: str, schema: str) -> None:
+    inputs = (
+        "SELECT t.run_id, x.body <> '' FROM conversation_texts AS x JOIN turns AS t ON t.number = x.turn ORDER BY 1"
+    )
+    async with await PostgresStore.open(url, schema=schema) as store:
+        await opened(store)
+        for name in ("q1", "q2"):
+            await store.queue_turn(SCOPE, "c1", queued(name), when="always")
+        await turn(store, "q1", queued=True, end=False)
+        with psycopg.connect(url, options=f"-c search_path={schema}") as other:
+            assert other.execute(inputs).fetchall() == [("q1", False), ("q2", True)]
+
+
+async def test_a_turn_is_queued_in_an_idle_conversation_after_other_changes_of_it(url: str, schema: str) -> None:
+    async with await PostgresStore.open(url, schema=schema) as store:
+        await (await opened(store)).queue_turn(SCOPE, "c1", queued("q1"), when="always")
+        await store.withdraw_turn(SCOPE, "c1", "q1")
+        with psycopg.connect(url, options=f"-c search_path={schema}") as other:
+            other.execute("SELECT 1 FROM conversation_heads FOR UPDATE")
+            other.execute(
+                "INSERT INTO turns (conversation, run_id, state, anchored, first, mode, created, not_before)"
+                " SELECT number, 'q2', 'queued', false, false, '', 0, 0 FROM conversations"
+            )
+            queueing = asyncio.ensure_future(store.queue_turn(SCOPE, "c1", queued("q3"), when="idle"))
+            await until_locked(url, other.info.backend_pid)
+        assert not await queueing

@@ -70,8 +70,15 @@ async def test_a_damaged_queued_turn_fails_alone(name: str) -> None:
     await runtime.close()
 
 
-@pytest.mark.parametrize("name", ["no JSON", "no UTF-8"])
-async def test_a_damaged_message_hides_its_turn_from_a_search_only(name: str) -> None:
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(DAMAGE["no JSON"], DAMAGE["no UTF-8"], '{"v": 1, "role": "user", "text": 5}', '{"v": 1, "role": ["x"]}'),
+        '{"v": 1, "role": "tool", "name": ["x"], "call_id": "a", "content": "b"}',
+    ],
+    ids=str,
+)
+async def test_a_damaged_message_hides_its_turn_from_a_search_only(body: Any) -> None:
     """A turn that cannot be indexed keeps no queue from being looked at."""
     store, held = MemoryStore(), Held()
     runtime = process(store, held.model)
@@ -80,8 +87,8 @@ async def test_a_damaged_message_hides_its_turn_from_a_search_only(name: str) ->
     queued = await mine.send("two")
     last = await (await other.send("hello")).read()
     await change(store, "UPDATE turns SET state = 'open' WHERE run_id = ?", last.run_id)
-    body = "UPDATE messages SET body = CAST(? AS TEXT) WHERE run = (SELECT number FROM runs WHERE run_id = ?)"
-    await change(store, body, DAMAGE[name], last.run_id)
+    sql = "UPDATE messages SET body = CAST(? AS TEXT) WHERE run = (SELECT number FROM runs WHERE run_id = ?)"
+    await change(store, sql, body, last.run_id)
     held.go.set()
     assert (await queued.result()).text == "one two"
     await runtime.close()

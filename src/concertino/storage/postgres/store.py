@@ -43,6 +43,7 @@ class PostgresStore(SqlStore):
     """Whether batches of events are stored one by one: then a window gives each alone, and none waits for another."""
 
     _read_only = False
+    _has_keys = False
     _more_is_due = False
     _last_tenant: str | None = None
     """The tenant with which the last claim of trees has ended."""
@@ -85,7 +86,7 @@ class PostgresStore(SqlStore):
         sealer = await asyncio.to_thread(_sealer, connect, keys, name, read_only)
         connect = partial(connect, sealer=sealer)
         store = cls(PooledConnection(name, connect, sessions, patience, read_only, sealer))
-        store._read_only = read_only
+        store._read_only, store._has_keys = read_only, sealer is not None
         return store
 
     async def claim_due(
@@ -118,7 +119,10 @@ class PostgresStore(SqlStore):
         write = ClaimingTurns(scope, seconds, limit, agents, consumer, self._last_owner)
         if self._read_only:
             return ()
-        found = await self._connection.write(write)
+        if self._has_keys and consumer is None:
+            found = await self._connection.run(write.work)  # no row stays locked while the key store is asked
+        else:
+            found = await self._connection.write(write)
         self._last_owner = write.last
         if write.ended:
             try:

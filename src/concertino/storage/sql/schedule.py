@@ -90,7 +90,7 @@ def retry(connection: Session, scope: AnyScope, root_id: str) -> None:
 
 def named_agents(agents: Collection[str] | None) -> str | None:
     """Return *agents* as the parameter of a statement; None: all."""
-    return None if agents is None else encode_json(list(agents))
+    return None if agents is None else encode_json(list(dict.fromkeys(agents)))
 
 
 def is_consumer(connection: Session, consumer: Consumer | None, now: float) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, TypeVar
 
-from ...errors import StorageError
+from ...errors import DamagedDataError, StorageError
 from ...scope import Operator
 from ...text import index_terms
 from ..call_store import Consumer
@@ -147,13 +147,26 @@ def _index(connection: Session, number: int, conversation: int, run: int) -> Non
     """Index the words of a closed turn, and remember the tools that it has used. Raises if its messages are damaged."""
     sql = connection.queries
     rows = connection.execute(sql["words_of_turn"], (run,)).fetchall()
-    bodies = [row[1] if isinstance(row[1], str) else row[1].decode() for row in rows]
-    messages = [decode_message(body, WithoutContents()) for body in bodies if body]
-    texts = [message.text for message in messages if message.role in ("user", "assistant")]
-    if words := index_terms("\n".join(texts)[:_LONGEST_INDEXED]):
+    text, used = _text_and_tools([row[1] for row in rows if row[1]])
+    if words := index_terms(text[:_LONGEST_INDEXED]):
         sealed = seal(connection, f" {' '.join(words)} ", "conversation", conversation)
         connection.execute(sql["add_turn_words"], (number, sealed.encode("utf-8", "surrogatepass")))
-    if used := [message.name for message in messages if message.role == "tool"]:
+    if used:
         connection.lock("lock_conversation", {"conversation": conversation})
         head = connection.execute(sql["head_of_conversation"], (conversation,)).fetchone()
         connection.execute(sql["set_tools"], (joined(head["tools"], used), conversation))
+
+
+def _text_and_tools(bodies: Iterable[str | bytes]) -> tuple[str, list[str]]:
+    """Return the text of messages, and the tools that were used. Raises `DamagedDataError`, `StorageError`."""
+    texts, used = [], []
+    try:
+        for body in bodies:
+            message = decode_message(body if isinstance(body, str) else body.decode(), WithoutContents())
+            if message.role == "tool":
+                used.append(str(message.name))
+            elif message.role != "system":
+                texts.append(message.text)
+        return "\n".join(texts), used
+    except (AttributeError, TypeError, ValueError) as error:
+        raise DamagedDataError(f"a stored message has a value of another type: {error!r}") from error

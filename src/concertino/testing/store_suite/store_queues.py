@@ -11,6 +11,7 @@ from concertino.errors import (
     ConversationBusyError,
     LeafMovedError,
     RunExistsError,
+    StorageError,
     TurnExistsError,
     UnknownConversationError,
     UnknownTurnError,
@@ -93,6 +94,22 @@ async def test_a_turn_is_queued_after_a_turn_of_its_conversation(store: FullStor
         (due,) = await store.claim_turns(OPERATOR, 60.0)
         assert (due.turn.run_id, due.turn.parent) == (name, parent)
         await (await started(store, name, parent, at_leaf=False)).end()
+
+
+async def test_a_turn_that_is_queued_with_the_id_of_another_changes_nothing(store: FullStore) -> None:
+    await opened(store)
+    assert await store.queue_turn(SCOPE, "c1", queued("q1", key="a"), when="always")
+    with pytest.raises(StorageError):
+        await store.queue_turn(SCOPE, "c1", queued("q1", key="b"), when="always")
+    assert await claimed_turns(store) == ["q1"]
+
+
+async def test_an_agent_that_is_named_twice_has_one_queue(store: FullStore) -> None:
+    await opened(store)
+    for name in ("q1", "q2"):
+        await store.queue_turn(SCOPE, "c1", queued(name), when="always")
+    due = await store.claim_turns(OPERATOR, 60.0, agents=["supervisor", "supervisor"])
+    assert [each.turn.run_id for each in due] == ["q1"]
 
 
 async def test_an_erased_conversation_has_no_queue(store: FullStore) -> None:

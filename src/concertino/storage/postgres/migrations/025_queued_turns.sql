@@ -7,6 +7,7 @@ DECLARE
     moment CONSTANT DOUBLE PRECISION := extract(epoch FROM clock_timestamp());
     of_conversation BIGINT;
     head conversation_heads;
+    is_repeated BOOLEAN;
     is_busy BOOLEAN;
     above BIGINT;
     added BIGINT;
@@ -18,8 +19,10 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
-    IF EXISTS (SELECT 1 FROM turns AS n WHERE n.conversation = of_conversation AND n.run_id = e ->> 'run_id') THEN
-        RETURN to_jsonb(true);
+    SELECT n.submit_key IS NOT DISTINCT FROM decode(e ->> 'key', 'hex') INTO is_repeated FROM turns AS n
+    WHERE n.conversation = of_conversation AND n.run_id = e ->> 'run_id';
+    IF FOUND THEN
+        RETURN CASE WHEN is_repeated THEN to_jsonb(true) END;
     END IF;
     SELECT n.number INTO above FROM turns AS n
     WHERE n.conversation = of_conversation AND n.run_id = e ->> 'parent' AND n.state <> 'steered';
