@@ -18,7 +18,7 @@ from tests.fleet.nats_server import NatsServer
 from tests.postgres.server import Server
 
 from benchmarks import environments
-from benchmarks.fleet.claims import claims, queue
+from benchmarks.fleet.claims import claims, distant, queue
 from benchmarks.fleet.first import first
 from benchmarks.fleet.rows import multiply
 from benchmarks.fleet.signals import BATCH, RINGERS, signals
@@ -28,6 +28,8 @@ from benchmarks.fleet.waiting import prepare, waiting, woken
 PARTS = ("steps", "turns", "first", "signals", "claims", "woken", "waiting")
 _SYSTEMS = ("concertino_postgres", "dbos_postgres", "langgraph_postgres", "procrastinate_postgres")
 _PATIENCE = 600.0
+_FAR = 0.001
+"""Seconds from a worker on another machine to the server."""
 _SETTINGS = {"checkpoint_timeout": "1h", "max_wal_size": "16GB", "shared_buffers": "512MB"}
 """No checkpoint within a measurement: after one, the log has whole pages."""
 
@@ -120,12 +122,13 @@ def _claims(server: Server, *, quick: bool) -> None:
     multiply(url, many)
     queue(url, many)
     print("\nclaims per second, of runs, of queued turns, and of bare rows by one statement")
-    for limit in (1, 8):
+    for limit, delay in ((1, 0.0), (8, 0.0), (1, _FAR)):
         for work in ("trees", "turns", "bare"):
-            rates = {workers: claims(url, work, workers, limit) for workers in (1, 2, 4, 8)}
+            with distant(url, delay) as reached:
+                rates = {workers: claims(url, work, workers, limit, reached) for workers in (1, 2, 4, 8)}
             shown = ", ".join(f"{workers}: {rate:,.0f}" for workers, rate in rates.items())
-            ratio = rates[8] / rates[1]
-            print(f"  {work:5} {limit} at a time, by workers: {shown}; 8 are {ratio:.1f} x one", flush=True)
+            where = f"{limit} at a time" + (f", {2_000 * delay:.0f} ms from the server" if delay else "")
+            print(f"  {work:5} {where}, by workers: {shown}; 8 are {rates[8] / rates[1]:.1f} x one", flush=True)
 
 
 def _woken(server: Server, *, quick: bool) -> None:

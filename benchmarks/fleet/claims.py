@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import queue as queues
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 import psycopg
+from tests.faults.proxy import proxy_to
 
 from concertino import OPERATOR
 from concertino.storage import PostgresStore
@@ -63,12 +68,36 @@ def queue(url: str, many: int) -> None:
         connection.execute("CREATE INDEX bare_due ON public.bare_jobs (due, number)")
 
 
-def claims(url: str, work: str, workers: int, limit: int) -> float:
-    """Return the claims per second of this number of *workers*, each of which claims *limit* at a time."""
+@contextmanager
+def distant(url: str, delay: float) -> Iterator[str]:
+    """Yield *url*, or one that reaches the same server *delay* seconds later, as over a network."""
+    if not delay:
+        yield url
+        return
+    server = urlsplit(url)
+    ports, ended = queues.SimpleQueue[int](), threading.Event()
+
+    async def forward() -> None:
+        async with proxy_to(server.port or 5432) as proxy:
+            proxy.delay = delay
+            ports.put(proxy.port)
+            await asyncio.to_thread(ended.wait)
+
+    thread = threading.Thread(target=asyncio.run, args=(forward(),))
+    thread.start()
+    try:
+        yield url.replace(f":{server.port}/", f":{ports.get()}/")
+    finally:
+        ended.set()
+        thread.join()
+
+
+def claims(url: str, work: str, workers: int, limit: int, reached: str) -> float:
+    """Return the claims per second of this number of *workers*, each of which claims *limit* at a time at *reached*."""
     with psycopg.connect(url, autocommit=True) as connection:
         for statement in _DUE[work].split(";"):
             connection.execute(statement.encode())
-    command = [sys.executable, "-m", "benchmarks.fleet.claims", url, work, str(limit)]
+    command = [sys.executable, "-m", "benchmarks.fleet.claims", reached, work, str(limit)]
     pipe = subprocess.PIPE
     processes = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(workers)]
     for process in processes:
