@@ -13,8 +13,13 @@ from benchmarks.fleet.waiting import Clerk
 from concertino import OPERATOR, Resources, Runtime, Scope
 from concertino.storage import PostgresStore
 from concertino.testing import ScriptedModel, call
+from concertino.testing.store_suite.kit import SCOPE
+from concertino.testing.store_suite.store_conversations import claimed_turns, opened, queued, shown, turn
 
 pytestmark = pytest.mark.slow
+
+_MANY = 8_000
+"""Conversations. What reads fewer rows has read none of their tables whole."""
 
 
 async def waiting(url: str, schema: str, users: int) -> None:
@@ -56,7 +61,26 @@ async def test_a_wake_up_reads_little_beside_many_that_wait(url: str, schema: st
             assert (await (await conversation.turn(turn.run_id)).result()).status == "completed"
 
     await waiting(url, schema, 4)
-    await asyncio.to_thread(multiply, url, 8_000, schema)
+    await asyncio.to_thread(multiply, url, _MANY, schema)
     with psycopg.connect(url, options=f"-c search_path={schema}", autocommit=True) as connection:
         connection.execute("ANALYZE")
-    assert (await reads(url, wake, schema)).rows < 2_000
+    assert (await reads(url, wake, schema)).rows < _MANY
+
+
+async def test_a_queued_turn_reads_little_beside_many_that_wait(url: str, schema: str) -> None:
+    async def turns(store: PostgresStore) -> None:
+        await opened(store)
+        for name in ("q1", "q2"):
+            assert await store.queue_turn(SCOPE, "c1", queued(name, key=name), when="always")
+        for name, before in (("q1", ""), ("q2", "q1")):
+            assert await claimed_turns(store) == [name]
+            await turn(store, name, before, queued=True, key=name)
+        assert await shown(store) == ["q2", "q1"]
+        assert (await store.events(SCOPE, "q2")).ended
+        assert not await store.withdraw_turn(SCOPE, "c1", "q2")
+
+    await waiting(url, schema, 4)
+    await asyncio.to_thread(multiply, url, _MANY, schema)
+    with psycopg.connect(url, options=f"-c search_path={schema}", autocommit=True) as connection:
+        connection.execute("ANALYZE")
+    assert (await reads(url, turns, schema)).rows < _MANY
