@@ -199,6 +199,15 @@ async def test_cancelled_calls_leave_no_connection_behind(store: PostgresStore) 
     assert await store.runs(OPERATOR) == ()
 
 
+async def test_a_refused_row_is_not_quoted(store: PostgresStore, url: str, schema: str) -> None:
+    tree = await start_tree(store)
+    with psycopg.connect(url, options=f"-c search_path={schema}", autocommit=True) as other:
+        other.execute("ALTER TABLE messages ADD CONSTRAINT refused CHECK (body = '') NOT VALID")
+    with pytest.raises(StorageError, match='violates check constraint "refused"') as refused:
+        await tree.append(messages=[whole("canary")])
+    assert "canary" not in str(refused.value)
+
+
 async def test_a_deadlock_is_overcome(url: str, schema: str) -> None:
     async with await PostgresStore.open(url, schema=schema) as store:
         await start_tree(store, "r1")

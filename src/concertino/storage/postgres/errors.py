@@ -61,7 +61,8 @@ def explain(error: Exception, name: str) -> StorageError:
     if not isinstance(error, psycopg.Error):
         return StorageError(f"database {name} cannot store a value, and wrote nothing: {error}")
     state = _state(error)
-    detail = " ".join(str(error).split())
+    # The server's details may quote the row, and so content.
+    detail = " ".join((error.diag.message_primary or str(error)).split())
     for prefix, message in _MESSAGES.items():
         if state.startswith(prefix):
             return StorageError(f"database {name} {message} ({state}: {detail})")
