@@ -147,7 +147,10 @@ class ToolCallDelta(Event):
 
 @record(frozen=False)
 class TurnCompleted(Event):
-    """The model's answer of one step is complete. It replaces the deltas of its attempt."""
+    """The model's answer of one step is complete. It replaces the deltas of its attempt.
+
+    The `stop_reason` of its message is "broken" if a stop, a limit or an error cut the answer off.
+    """
 
     message: AssistantMessage
     audience: Audience = "answer"

@@ -35,7 +35,8 @@ from concertino.events import (
     TurnCompleted,
     Voided,
 )
-from concertino.orchestrator import Retry
+from concertino.messages import AssistantMessage
+from concertino.orchestrator import Limits, Retry
 from concertino.runtime import Runtime
 from concertino.storage import Store
 from concertino.testing import Answer, ScriptedModel, call
@@ -181,6 +182,33 @@ async def test_the_pieces_of_a_retried_attempt_are_void(store: Store) -> None:
         whole = await read(process, run.id)
         assert shown(whole) == "", "a late reader gets the turn instead of pieces"
         assert [e.message.text for _, e in whole if isinstance(e, TurnCompleted)] == ["right"]
+
+
+@pytest.mark.parametrize("how", ["limit", "error", "stop"])
+async def test_a_late_reader_gets_an_answer_that_was_cut_off(store: Store, how: str) -> None:
+    gate = asyncio.Event()
+    cut = {
+        "limit": Answer(text="too long " * 500),
+        "error": Answer(text="half of ", error=OverloadedError("busy")),
+        "stop": Answer(text="half of the answer", midway=gate.wait),
+    }
+    model = ScriptedModel(cut[how], "Done.")
+
+    def limits(*_: object) -> Limits:
+        return Limits(output=100)
+
+    async with runtime(store, model, Desk(), retry=Retry(attempts=1), limits=limits) as process:
+        run = await process.start(Chat(model=model, message="x"), "desk")
+        seen: Numbered = []
+        if how == "stop":
+            await read_until(process, run.id, "half", seen)
+            await process.stop(NOBODY, run.id)
+        result = await run.result()
+        said = [each.text for each in result.messages if isinstance(each, AssistantMessage)]
+        late = [event.message for _, event in await read(process, run.id) if isinstance(event, TurnCompleted)]
+    assert len(said) == (2 if how == "limit" else 1)
+    assert [each.text for each in late] == said
+    assert late[0].stop_reason == "broken"
 
 
 async def test_a_runtime_that_was_left_reads_what_is_stored_and_can_be_entered_again(store: Store) -> None:

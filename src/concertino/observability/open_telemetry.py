@@ -166,7 +166,7 @@ class OpenTelemetry:
             self.background.put(self._ends.side_call, run, event, _around(run), time_ns())
 
     def _turn_completed(self, run: RunSpan, event: events.TurnCompleted) -> None:
-        if run.chat is not None:
+        if run.chat is not None and event.message.stop_reason != "broken":  # that one ends with its error
             self._end_chat(run, run.chat, event.message)
 
     def _end_chat(self, run: RunSpan, chat: ChatSpan, message: AssistantMessage | None) -> None:

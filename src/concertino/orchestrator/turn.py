@@ -437,6 +437,7 @@ class TurnRunner:
             turn = Turn(message, message.tool_calls)
             if message.parts:
                 run.add(message)
+                run.emit(TurnCompleted, message, run.audience, attempt.usage_id)
                 if run.turn_output is run.output:  # otherwise it is JSON for the agent alone
                     run.state.text = message.text
         outcomes = [Outcome(call, INTERRUPTED, is_error=True) for call in turn.message.tool_calls]
