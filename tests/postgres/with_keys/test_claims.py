@@ -1,4 +1,4 @@
-"""Claims of turns while the key store is slow."""
+"""Claims of turns while the key store is slow or fails."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import psycopg
+
 from concertino import OPERATOR
+from concertino.errors import StorageError
+from concertino.messages import ToolMessage, UserMessage
 from concertino.storage import KeyFile, PostgresStore
-from concertino.testing.store_suite.kit import SCOPE
-from concertino.testing.store_suite.store_conversations import opened, queued
+from concertino.storage.keys import StoredKey
+from concertino.testing.store_suite.kit import SCOPE, whole
+from concertino.testing.store_suite.store_conversations import claimed_turns, opened, queued, turn
 
 
 class Slow(KeyFile):
@@ -24,6 +29,32 @@ class Slow(KeyFile):
         self.asked.set()
         self.free.wait()
         return super().find(ids)
+
+
+class Failing(KeyFile):
+    """Keys of which no new one is made while the test says so."""
+
+    fails = False
+
+    def current(self, names: Sequence[str]) -> Sequence[StoredKey]:
+        if self.fails:
+            raise StorageError("the keys cannot be reached")
+        return super().current(names)
+
+
+class Held(KeyFile):
+    """Keys of which new ones are made when the test says so."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.asked, self.free = threading.Event(), threading.Event()
+        self.free.set()
+
+    def current(self, names: Sequence[str]) -> Sequence[StoredKey]:
+        if not self.free.is_set():
+            self.asked.set()
+            self.free.wait()
+        return super().current(names)
 
 
 async def test_no_turn_is_locked_while_a_claim_asks_for_its_key(url: str, schema: str, keys: Path) -> None:
@@ -40,3 +71,39 @@ async def test_no_turn_is_locked_while_a_claim_asks_for_its_key(url: str, schema
         finally:
             slow.free.set()
         await claiming
+
+
+async def test_nothing_is_locked_while_the_end_of_a_turn_asks_for_a_key(url: str, schema: str, keys: Path) -> None:
+    held = Held(keys)
+    async with await PostgresStore.open(url, schema=schema, keys=held) as worker:
+        await (await opened(worker)).queue_turn(SCOPE, "c1", queued("q1"), when="always")  # so it has the key of c1
+        await worker.withdraw_turn(SCOPE, "c1", "q1")
+        await opened(worker, "c2")
+        for name in ("c1", "c2"):
+            tree = await turn(worker, f"run of {name}", conversation_id=name, end=False)
+            used = ToolMessage(call_id="a", name="look", content="found")
+            await tree.append("calls_changed", messages=[whole(UserMessage("Look.")), whole(used)])
+            await tree.end()
+        held.free.clear()
+        claiming = asyncio.ensure_future(worker.claim_turns(OPERATOR, 60.0))
+        try:
+            await asyncio.to_thread(held.asked.wait)
+            with psycopg.connect(url, options=f"-c search_path={schema}") as other:
+                other.execute("SELECT 1 FROM turns, conversation_heads FOR UPDATE NOWAIT")
+        finally:
+            held.free.set()
+        await claiming
+
+
+async def test_a_turn_that_ends_while_the_key_store_fails_is_found_later(url: str, schema: str, keys: Path) -> None:
+    failing = Failing(keys)
+    async with await PostgresStore.open(url, schema=schema, keys=failing) as store:
+        await opened(store)
+        await opened(store, "c2")
+        await store.queue_turn(SCOPE, "c2", queued("q1"), when="always")
+        await turn(store, "r1")
+        failing.fails = True
+        assert await claimed_turns(store) == ["q1"]
+        failing.fails = False
+        await claimed_turns(store)
+        assert [each.run_id for each in await store.search_turns(SCOPE, "say")] == ["r1"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from typing import Any, TypeVar
 
@@ -80,16 +81,31 @@ def claim_turns(connection: Session, claim: ClaimingTurns) -> Sequence[DueTurn]:
 
 
 def close_turns(connection: Session) -> None:
-    """Close the turns whose runs have ended, and index them."""
+    """Close the turns whose runs have ended, and index them. Raises `StorageError` if a key store fails: try again."""
     sql = connection.queries
-    if connection.execute(sql["turns_to_close"]).fetchone() is not None:
-        with connection.transaction():
-            for number, conversation, run in connection.execute(sql["turns_to_close"]).fetchall():
-                connection.execute(sql["close_turn"], (number,))
-                try:
-                    _index(connection, number, conversation, run)
-                except (StorageError, ValueError) as error:
-                    log.warning("a closed turn is not indexed: %s", type(error).__name__)
+    if not (found := connection.execute(sql["turns_to_close"]).fetchall()):
+        return
+    _get_keys(connection, found)
+    known = {row[0] for row in found}
+    with connection.transaction():
+        for number, conversation, run in connection.execute(sql["turns_to_close"]).fetchall():
+            if number not in known:
+                continue  # it has ended meanwhile, and its keys may be missing
+            connection.execute(sql["close_turn"], (number,))
+            try:
+                _index(connection, number, conversation, run)
+            except (DamagedDataError, ValueError) as error:
+                log.warning("a closed turn is not indexed: %s", type(error).__name__)
+
+
+def _get_keys(connection: Session, ended: Sequence[Row]) -> None:
+    """Get the keys of *ended* turns, so that no row is locked while a key store is asked."""
+    if connection.sealer is None:
+        return
+    connection.sealer.prepare([("conversation", conversation) for _, conversation, _ in ended])
+    for _, _, run in ended:
+        with suppress(DamagedDataError):
+            connection.execute(connection.queries["words_of_turn"], (run,)).fetchall()  # the session opens them
 
 
 def _in_turn(owners: list[Owner], limit: int, last: Owner) -> list[Owner]:
@@ -158,7 +174,7 @@ def _index(connection: Session, number: int, conversation: int, run: int) -> Non
 
 
 def _text_and_tools(bodies: Iterable[str | bytes]) -> tuple[str, list[str]]:
-    """Return the text of messages, and the tools that were used. Raises `DamagedDataError`, `StorageError`."""
+    """Return the text of messages, and the tools that were used. Raises `DamagedDataError`, also for newer formats."""
     texts, used = [], []
     try:
         for body in bodies:
@@ -168,5 +184,5 @@ def _text_and_tools(bodies: Iterable[str | bytes]) -> tuple[str, list[str]]:
             elif message.role != "system":
                 texts.append(message.text)
         return "\n".join(texts), used
-    except (AttributeError, TypeError, ValueError) as error:
-        raise DamagedDataError(f"a stored message has a value of another type: {error!r}") from error
+    except (AttributeError, StorageError, TypeError, ValueError) as error:
+        raise DamagedDataError(f"a stored message cannot be read: {error!r}") from error
