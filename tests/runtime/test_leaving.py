@@ -20,6 +20,7 @@ from concertino import (
     Runtime,
     Scope,
     ToolCall,
+    delegate,
     tool,
 )
 from concertino.errors import RunEndedError
@@ -223,4 +224,34 @@ async def test_a_caller_that_resumes_what_the_watchdog_has_resumed_and_ended_get
     before = await resumed() if first else None
     store.held = True
     assert (await (await runtime.resume(CARLA, run.id)).result()).text == "Done."
+    await runtime.close()
+
+
+async def test_a_sub_agent_that_is_resumed_when_its_root_has_just_ended_gets_the_result_of_the_root() -> None:
+    class Ending(MemoryStore):
+        """A store in which the tree ends while the run of its sub-agent is read."""
+
+        ending: LiveRun | None = None
+
+        async def run(self, *arguments: Any, **options: Any) -> Any:
+            found = await super().run(*arguments, **options)
+            ending, self.ending = self.ending, None
+            if ending is not None:
+                below.free.set()
+                await ending.result()
+            return found
+
+    class Lead(AgentConfig[None]):
+        name = "lead"
+
+    below, store = _Waits(), Ending()
+    Lead.tools = (delegate(below, description="Waits."),)
+    model = ScriptedModel(call("waits", query="Wait."), call("wait"), "Waited.", "Done.")
+    runtime = Runtime([Lead()], Resources(model=model, store=store))
+    run = await runtime.start(Chat("Wait."), "lead")
+    await below.begun.wait()
+    (child,) = [each.start.run_id for each in await store.runs(OPERATOR) if each.start.run_id != run.id]
+    store.ending = run
+    assert await runtime.resume(OPERATOR, child) is run
+    assert (await run.result()).text == "Done."
     await runtime.close()

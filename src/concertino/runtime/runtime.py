@@ -177,15 +177,13 @@ class Runtime(Answering):
         Raises `RunClaimedError` while another process works on it, `RunEndedError`, `ErasedError`.
         """
         # First: while anything is awaited, the watchdog may resume the run, and end it.
-        before = live if (live := self._live.get(run_id)) and live.done else None
+        done = [live for live in self._live.values() if live.done]
         stored = await self._stored(scope, run_id)
-        if stored.start.root_id != run_id:
-            before = self._live.get(stored.start.root_id)
         try:
             return await self._resume(stored.start.scope, stored.start.root_id)
         except (RunClaimedError, RunEndedError):
             await self._watchdog.settled(stored.start.root_id)  # it may have been faster
-            if (live := self._live.get(stored.start.root_id)) is None or live is before:
+            if (live := self._live.get(stored.start.root_id)) is None or live in done:
                 raise
             return live
 
