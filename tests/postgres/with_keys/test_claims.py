@@ -107,3 +107,22 @@ async def test_a_turn_that_ends_while_the_key_store_fails_is_found_later(url: st
         failing.fails = False
         await claimed_turns(store)
         assert [each.run_id for each in await store.search_turns(SCOPE, "say")] == ["r1"]
+
+
+async def test_a_queued_turn_whose_input_was_changed_is_claimed_like_the_others(
+    url: str, schema: str, keys: Path
+) -> None:
+    async with await PostgresStore.open(url, schema=schema, keys=KeyFile(keys)) as store:
+        for name in ("c1", "c2"):
+            await (await opened(store, name)).queue_turn(SCOPE, name, queued(f"q of {name}"), when="always")
+        with psycopg.connect(url, options=f"-c search_path={schema}", autocommit=True) as other:
+            other.execute(
+                "UPDATE conversation_texts SET body = overlay(body PLACING 'AAAA' FROM 60)"
+                " WHERE turn = (SELECT number FROM turns WHERE run_id = 'q of c1')"
+            )
+        due = await store.claim_turns(OPERATOR, 60.0)
+        assert {each.turn.run_id: each.turn.input for each in due} == {
+            "q of c1": {},
+            "q of c2": {"message": "ask q of c2"},
+        }
+        assert (await store.turn(SCOPE, "c1", "q of c1")).input == {}

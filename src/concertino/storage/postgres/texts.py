@@ -10,6 +10,8 @@ from psycopg.types.numeric import Int8Dumper
 from psycopg.types.string import StrDumperUnknown, TextLoader
 from pydantic_core import from_json
 
+from ...errors import DamagedDataError
+
 if TYPE_CHECKING:
     from .sealer import Sealer
 
@@ -62,6 +64,17 @@ class TextReader(TextLoader):
         return text if self.sealer is None else self.sealer.open(text)
 
 
+class LenientReader(TextReader):
+    """Texts of a statement that is not to fail because of one sealed text that was changed."""
+
+    def load(self, data: Any) -> str:
+        """Return the text of the stored form; "" if it was sealed, and changed afterwards."""
+        try:
+            return super().load(data)
+        except DamagedDataError:
+            return ""
+
+
 def adapt_texts(connection: AdaptContext, sealer: Sealer | None = None) -> None:
     """Store texts with NUL on *connection*, and with *sealer* open sealed ones."""
     assert connection.adapters is not None
@@ -69,6 +82,6 @@ def adapt_texts(connection: AdaptContext, sealer: Sealer | None = None) -> None:
     connection.adapters.register_dumper(Wire, StrDumperUnknown)
     connection.adapters.register_dumper(int, Int8Dumper)  # of one type, or each size would be a statement of its own
     set_json_loads(from_json, connection)
-    reader = TextReader if sealer is None else type("SealerReader", (TextReader,), {"sealer": sealer})
-    for name in ("text", "varchar"):
-        connection.adapters.register_loader(name, reader)
+    for name, reader in (("text", TextReader), ("varchar", TextReader), ("bpchar", LenientReader)):
+        sealing = reader if sealer is None else type("SealerReader", (reader,), {"sealer": sealer})
+        connection.adapters.register_loader(name, sealing)
