@@ -62,6 +62,20 @@ async def test_a_worker_needs_no_right_to_change_the_schema(url: str) -> None:
                 connection.execute(statement)
 
 
+async def test_an_owner_with_a_schema_of_its_own_needs_no_right_on_the_database(server: Server) -> None:
+    url = server.database()
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute("CREATE ROLE chat_owner LOGIN")
+        for schema in ("concertino", "concertino_keys"):
+            admin.execute(f"CREATE SCHEMA {schema}; GRANT CREATE, USAGE ON SCHEMA {schema} TO chat_owner".encode())
+        try:
+            as_owner = url.replace("postgres@", "chat_owner@")
+            async with await PostgresStore.open(as_owner, keys=KeyDatabase(as_owner, bytes(32))) as store:
+                await start_tree(store)
+        finally:
+            admin.execute("DROP OWNED BY chat_owner; DROP ROLE chat_owner")
+
+
 async def test_a_worker_needs_no_right_to_create_the_tables_of_keys(server: Server) -> None:
     url, master = server.database(), bytes(32)
     await (await PostgresStore.open(url, keys=KeyDatabase(url, master))).close()

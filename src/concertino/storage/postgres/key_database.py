@@ -8,13 +8,12 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import psycopg
-from psycopg import sql as text_of
 
 from ...errors import ConfigurationError
 from ..keys import SqlKeyStore
 from ..keys.key_store import SCHEMA, Statement
 from .errors import explain, may_pass
-from .schema import check_name
+from .schema import check_name, create_schema
 from .session import WatchedConnection
 from .settings import conninfo, parsed
 
@@ -73,12 +72,10 @@ class KeyDatabase(SqlKeyStore):
     def _connect(self) -> psycopg.Connection[Any]:
         made = WatchedConnection.connect(self._conninfo, autocommit=True)
         made.silence = self._patience + 1
-        if not self._ready and (None,) in made.execute(
-            "SELECT to_regclass('key_store') UNION SELECT to_regclass('keys')"
-        ):
+        if not self._ready and (None,) in made.execute(_TABLES):
             with made.transaction():
                 made.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (self._schema,))
-                made.execute(text_of.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(text_of.Identifier(self._schema)))
+                create_schema(made, self._schema)
                 for statement in SCHEMA:
                     made.execute(statement.format(blob="BYTEA"))
         self._ready = True

@@ -103,7 +103,7 @@ def _apply_once(connection: psycopg.Connection[Any], schema: str, number: int, t
         # A long transaction, such as that of a backup, would else make all others wait behind the migration.
         connection.execute("SET LOCAL lock_timeout = '1s'")
         if number == 1:
-            connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+            create_schema(connection, schema)
         connection.execute(text)
         if number == 1:
             connection.execute("INSERT INTO identity (id, version) VALUES (%s, 0)", (token(),))
@@ -135,6 +135,12 @@ def _version(connection: psycopg.Connection[Any], schema: str) -> int | None:
 def _has_tables(connection: psycopg.Connection[Any], schema: str) -> bool:
     found = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s LIMIT 1"
     return connection.execute(found, (schema,)).fetchone() is not None
+
+
+def create_schema(connection: psycopg.Connection[Any], schema: str) -> None:
+    """Create *schema* if it is missing. For `IF NOT EXISTS` alone, the role would need the right to create any."""
+    if connection.execute("SELECT to_regnamespace(%s)", (schema,)).fetchone() == (None,):
+        connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
 
 
 def check_name(schema: str) -> str:
