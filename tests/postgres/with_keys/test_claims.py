@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from concertino import OPERATOR
 from concertino.errors import StorageError
 from concertino.messages import ToolMessage, UserMessage
 from concertino.storage import KeyFile, PostgresStore
+from concertino.storage.call_store import Consumer
 from concertino.storage.keys import StoredKey
 from concertino.testing.store_suite.kit import SCOPE, whole
 from concertino.testing.store_suite.store_conversations import claimed_turns, opened, queued, turn
@@ -57,16 +59,22 @@ class Held(KeyFile):
         return super().current(names)
 
 
-async def test_no_turn_is_locked_while_a_claim_asks_for_its_key(url: str, schema: str, keys: Path) -> None:
+@pytest.mark.parametrize("consumer", [None, Consumer(owner="me", targets=["svc1_a"])], ids=["any", "the-only-one"])
+async def test_no_turn_is_locked_while_a_claim_asks_for_its_key(
+    url: str, schema: str, keys: Path, consumer: Consumer | None
+) -> None:
     slow = Slow(keys)
     async with (
         await PostgresStore.open(url, schema=schema, keys=KeyFile(keys)) as web,
         await PostgresStore.open(url, schema=schema, keys=slow) as worker,
     ):
         await (await opened(web)).queue_turn(SCOPE, "c1", queued("q1"), when="always")
-        claiming = asyncio.ensure_future(worker.claim_turns(OPERATOR, 60.0))
+        await web.claim_target(OPERATOR, "svc1_a", "me", 60.0)
+        claiming = asyncio.ensure_future(worker.claim_turns(OPERATOR, 60.0, consumer=consumer))
         try:
             await asyncio.to_thread(slow.asked.wait)
+            with psycopg.connect(url, options=f"-c search_path={schema}") as other:
+                other.execute("SELECT 1 FROM turns, consumers FOR UPDATE NOWAIT")
             assert await web.withdraw_turn(SCOPE, "c1", "q1")
         finally:
             slow.free.set()

@@ -119,8 +119,8 @@ class PostgresStore(SqlStore):
         write = ClaimingTurns(scope, seconds, limit, agents, consumer, self._last_owner)
         if self._read_only:
             return ()
-        if self._has_keys and consumer is None:
-            found = await self._connection.run(write.work)  # no row stays locked while the key store is asked
+        if self._has_keys or consumer is not None:
+            found = await self._connection.run(write.work)
         else:
             found = await self._connection.write(write)
         self._last_owner = write.last

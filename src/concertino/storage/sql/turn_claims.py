@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import zip_longest
 from typing import Any, TypeVar
 
@@ -54,7 +54,20 @@ class ClaimingTurns(Write[Sequence[DueTurn]]):
         """Whether turns may have ended that are not closed yet."""
 
     def work(self, connection: Session) -> Sequence[DueTurn]:
-        """Claim turns that are due: each owner has an equal share, and the first ones what is left."""
+        """Claim turns that are due: each owner has an equal share, and the first ones what is left.
+
+        Only the claim of a consumer is a transaction. The inputs are read after it: no row stays locked meanwhile.
+        """
+        with nullcontext() if self.consumer is None else connection.transaction():
+            numbers = self._numbers(connection)
+        if not numbers:
+            return ()
+        rows = connection.execute(connection.queries["claimed_turns"], (json.dumps(numbers),)).fetchall()
+        found = {row["number"]: to_due(row) for row in rows}
+        return tuple([found[number] for number in numbers if number in found])  # one may have been withdrawn
+
+    def _numbers(self, connection: Session) -> Sequence[int]:
+        """Claim turns, and return their numbers."""
         now = connection.now()
         if self.consumer is not None and not is_consumer(connection, self.consumer, now):
             return ()
@@ -64,9 +77,7 @@ class ClaimingTurns(Write[Sequence[DueTurn]]):
             return ()
         ordered = _in_turn(owners, self.limit, self.last)
         numbers, self.last = _taken(connection, ordered, most(self.limit), bound)
-        rows = connection.execute(connection.queries["claimed_turns"], (json.dumps(numbers),)).fetchall()
-        found = {row["number"]: to_due(row) for row in rows}
-        return tuple([found[number] for number in numbers if number in found])  # one may have been withdrawn
+        return numbers
 
 
 def claim_turns(connection: Session, claim: ClaimingTurns) -> Sequence[DueTurn]:
@@ -74,10 +85,7 @@ def claim_turns(connection: Session, claim: ClaimingTurns) -> Sequence[DueTurn]:
     if connection.read_only:
         return ()
     close_turns(connection)
-    if claim.consumer is None:
-        return claim.work(connection)  # each statement is a transaction: no other process waits for more than one
-    with connection.transaction():
-        return claim.work(connection)
+    return claim.work(connection)
 
 
 def close_turns(connection: Session) -> None:
