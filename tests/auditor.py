@@ -149,8 +149,9 @@ async def _tree(store: Store, root: StoredRun) -> Tree:
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """Read a log; one that was never written is empty."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """Read the complete lines of a log, also while it is being written; one that was never written is empty."""
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
 # -- the invariants --------------------------------------------------------------------------------------------------

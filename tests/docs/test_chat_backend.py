@@ -374,6 +374,8 @@ def test_an_approval_survives_a_kill_and_is_answered_elsewhere(
     first = start()
     sent = first.ask("acme/ann", "send", chat="c1", text=f"(ann) a refund, says {ADDRESS}", key="m1")
     waiting = sent.until("call_waiting")
+    while first.get("acme/ann", "history", chat="c1")[0]["state"] != "waiting":
+        pass  # the event is stored first
     first.kill()
     assert ADDRESS.encode() not in content(tmp_path)
 
