@@ -227,6 +227,19 @@ async def test_a_caller_that_resumes_what_the_watchdog_has_resumed_and_ended_get
     await runtime.close()
 
 
+async def test_a_caller_gets_a_run_once_that_the_watchdog_has_resumed_and_ended_before() -> None:
+    store = MemoryStore()
+    async with Runtime([Clerk()], Resources(model=ScriptedModel(call("refund"), "Done."), store=store)) as runtime:
+        run = await runtime.start(Chat("Refund it.", scope=CARLA), "clerk")
+        (wait,) = (await run.result()).waiting
+        await runtime.approve(ANN, wait.key)
+        async for _ in runtime.events(CARLA, run.id):
+            pass  # it ends
+        assert (await (await runtime.resume(CARLA, run.id)).result()).text == "Done."
+        with pytest.raises(RunEndedError):
+            await runtime.resume(CARLA, run.id)
+
+
 async def test_a_sub_agent_that_is_resumed_when_its_root_has_just_ended_gets_the_result_of_the_root() -> None:
     class Ending(MemoryStore):
         """A store in which the tree ends while the run of its sub-agent is read."""

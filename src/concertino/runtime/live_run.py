@@ -23,6 +23,8 @@ class LiveRun:
         self._orchestrator = orchestrator
         self._log = log
         self._writer = log.writer(self.id)
+        self.unseen = orchestrator.claimed is not None
+        """Whether the watchdog has resumed the run, and no caller has it yet."""
         self._parked = False
         self._ended = asyncio.Event()
         self._error: BaseException | None = None

@@ -174,18 +174,20 @@ class Runtime(Answering):
     async def resume(self, scope: AnyScope, run_id: str) -> LiveRun:
         """Resume a run at the point where it stopped; a sub-agent's run is resumed with its root.
 
-        Raises `RunClaimedError` while another process works on it, `RunEndedError`, `ErasedError`.
+        If the watchdog of this process has been faster, its run is returned, which may have ended. Otherwise raises
+        `RunClaimedError` while another process works on the run, `RunEndedError`, `ErasedError`.
         """
-        # First: while anything is awaited, the watchdog may resume the run, and end it.
-        done = [live for live in self._live.values() if live.done]
+        done = [live for live in self._live.values() if live.done and not (live.unseen and live.has_ended)]
         stored = await self._stored(scope, run_id)
         try:
-            return await self._resume(stored.start.scope, stored.start.root_id)
+            live = await self._resume(stored.start.scope, stored.start.root_id)
         except (RunClaimedError, RunEndedError):
-            await self._watchdog.settled(stored.start.root_id)  # it may have been faster
-            if (live := self._live.get(stored.start.root_id)) is None or live in done:
+            await self._watchdog.settled(stored.start.root_id)
+            if (found := self._live.get(stored.start.root_id)) is None or found in done:
                 raise
-            return live
+            live = found
+        live.unseen = False
+        return live
 
     async def _resume_claimed(self, claim: Claim, since: float) -> LiveRun:
         """Resume a tree whose claim was requested at *since*. If that fails, the claim is released."""
