@@ -127,7 +127,7 @@ def _claims(server: Server, *, quick: bool) -> None:
             with distant(url, delay) as reached:
                 rates = {workers: claims(url, work, workers, limit, reached) for workers in (1, 2, 4, 8)}
             shown = ", ".join(f"{workers}: {rate:,.0f}" for workers, rate in rates.items())
-            where = f"{limit} at a time" + (f", {2_000 * delay:.0f} ms from the server" if delay else "")
+            where = f"{limit} at a time" + (f" over a network of {2_000 * delay:.0f} ms" if delay else "")
             print(f"  {work:5} {where}, by workers: {shown}; 8 are {rates[8] / rates[1]:.1f} x one", flush=True)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psycopg
@@ -20,19 +21,6 @@ from concertino.testing.store_suite.kit import SCOPE, whole
 from concertino.testing.store_suite.store_conversations import claimed_turns, opened, queued, turn
 
 
-class Slow(KeyFile):
-    """Keys that are found when the test says so."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.asked, self.free = threading.Event(), threading.Event()
-
-    def find(self, ids: Sequence[str]) -> Mapping[str, bytes]:
-        self.asked.set()
-        self.free.wait()
-        return super().find(ids)
-
-
 class Failing(KeyFile):
     """Keys of which no new one is made while the test says so."""
 
@@ -45,40 +33,60 @@ class Failing(KeyFile):
 
 
 class Held(KeyFile):
-    """Keys of which new ones are made when the test says so."""
+    """Keys that are found and made when the test says so."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.asked, self.free = threading.Event(), threading.Event()
         self.free.set()
 
+    def find(self, ids: Sequence[str]) -> Mapping[str, bytes]:
+        self._wait()
+        return super().find(ids)
+
     def current(self, names: Sequence[str]) -> Sequence[StoredKey]:
+        self._wait()
+        return super().current(names)
+
+    def _wait(self) -> None:
         if not self.free.is_set():
             self.asked.set()
             self.free.wait()
-        return super().current(names)
+
+
+@asynccontextmanager
+async def claiming(store: PostgresStore, held: Held, consumer: Consumer | None = None) -> AsyncIterator[None]:
+    """Claim turns, and wait for a key in the body."""
+    held.free.clear()
+    claim = asyncio.ensure_future(store.claim_turns(OPERATOR, 60.0, consumer=consumer))
+    try:
+        await asyncio.to_thread(held.asked.wait)
+        yield
+    finally:
+        held.free.set()
+    await claim
+
+
+def lock(url: str, schema: str, tables: str) -> None:
+    """Lock all rows of the *tables*. Raises if one of them is locked."""
+    with psycopg.connect(url, options=f"-c search_path={schema}") as connection:
+        connection.execute(f"SELECT 1 FROM {tables} FOR UPDATE NOWAIT".encode())
 
 
 @pytest.mark.parametrize("consumer", [None, Consumer(owner="me", targets=["svc1_a"])], ids=["any", "the-only-one"])
 async def test_no_turn_is_locked_while_a_claim_asks_for_its_key(
     url: str, schema: str, keys: Path, consumer: Consumer | None
 ) -> None:
-    slow = Slow(keys)
+    held = Held(keys)
     async with (
         await PostgresStore.open(url, schema=schema, keys=KeyFile(keys)) as web,
-        await PostgresStore.open(url, schema=schema, keys=slow) as worker,
+        await PostgresStore.open(url, schema=schema, keys=held) as worker,
     ):
         await (await opened(web)).queue_turn(SCOPE, "c1", queued("q1"), when="always")
         await web.claim_target(OPERATOR, "svc1_a", "me", 60.0)
-        claiming = asyncio.ensure_future(worker.claim_turns(OPERATOR, 60.0, consumer=consumer))
-        try:
-            await asyncio.to_thread(slow.asked.wait)
-            with psycopg.connect(url, options=f"-c search_path={schema}") as other:
-                other.execute("SELECT 1 FROM turns, consumers FOR UPDATE NOWAIT")
+        async with claiming(worker, held, consumer):
+            lock(url, schema, "turns, consumers")
             assert await web.withdraw_turn(SCOPE, "c1", "q1")
-        finally:
-            slow.free.set()
-        await claiming
 
 
 async def test_nothing_is_locked_while_the_end_of_a_turn_asks_for_a_key(url: str, schema: str, keys: Path) -> None:
@@ -92,15 +100,8 @@ async def test_nothing_is_locked_while_the_end_of_a_turn_asks_for_a_key(url: str
             used = ToolMessage(call_id="a", name="look", content="found")
             await tree.append("calls_changed", messages=[whole(UserMessage("Look.")), whole(used)])
             await tree.end()
-        held.free.clear()
-        claiming = asyncio.ensure_future(worker.claim_turns(OPERATOR, 60.0))
-        try:
-            await asyncio.to_thread(held.asked.wait)
-            with psycopg.connect(url, options=f"-c search_path={schema}") as other:
-                other.execute("SELECT 1 FROM turns, conversation_heads FOR UPDATE NOWAIT")
-        finally:
-            held.free.set()
-        await claiming
+        async with claiming(worker, held):
+            lock(url, schema, "turns, conversation_heads")
 
 
 async def test_a_turn_that_ends_while_the_key_store_fails_is_found_later(url: str, schema: str, keys: Path) -> None:

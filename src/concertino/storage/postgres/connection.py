@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from ...errors import StorageError
 from ..sql.events import AddingEvents
 from ..sql.jobs import Job, deliver, set_futures
-from ..sql.select import Select
 from ..sql.session import Write
 from .attempts import Attempts
 from .direct import Lane, Strand, running_loop
@@ -81,7 +80,7 @@ class PooledConnection:
         self, work: Callable[Concatenate[PostgresSession, P], T], *arguments: P.args, **options: P.kwargs
     ) -> T:
         """Return the result of *work*. Raises `StorageError` if the server failed or the store is closed."""
-        job = work if isinstance(work, Select) else partial(_called, work, arguments, options)
+        job = work if type(work) in DIRECT else partial(_called, work, arguments, options)
         return await self._submit(job, "")  # type: ignore[no-any-return]
 
     async def run_after(

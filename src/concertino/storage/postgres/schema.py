@@ -138,7 +138,7 @@ def _has_tables(connection: psycopg.Connection[Any], schema: str) -> bool:
 
 
 def create_schema(connection: psycopg.Connection[Any], schema: str) -> None:
-    """Create *schema* if it is missing. For `IF NOT EXISTS` alone, the role would need the right to create any."""
+    """Create *schema* if it is missing. `IF NOT EXISTS` alone needs the right to create schemas even if it exists."""
     if connection.execute("SELECT to_regnamespace(%s)", (schema,)).fetchone() == (None,):
         connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
 

@@ -202,18 +202,18 @@ def _queue_turn(write: Queueing, sealer: Sealer | None) -> Call | None:
     return Call("SELECT queue_turn($1::jsonb)", (_wire(form),), bool)
 
 
-def _claim_turns(write: ClaimingTurns, sealer: Sealer | None) -> Call | None:
-    if write.consumer is not None or sealer is not None:
+def _claim_turns(claim: ClaimingTurns, sealer: Sealer | None) -> Call | None:
+    if claim.consumer is not None or sealer is not None:
         return None
 
     def turns(found: tuple[bool, str, str, list[list[Any]], list[list[Any]]]) -> list[DueTurn]:
-        write.ended, agent, tenant, shares, rest = found
-        write.last = plain_text(agent), plain_text(tenant)
+        claim.ended, agent, tenant, shares, rest = found
+        claim.last = plain_text(agent), plain_text(tenant)
         return [
             to_due(_plain_row(dict(zip(_CLAIMED, row, strict=True)))) for row in interleaved(shares) + interleaved(rest)
         ]
 
-    given = (write.seconds, most(write.limit), write.bound["agents"], *write.last)
+    given = (claim.seconds, most(claim.limit), claim.bound["agents"], *claim.last)
     return Call("SELECT claim_turns($1, $2, $3, $4, $5)", _texts(*given), turns)
 
 

@@ -43,7 +43,6 @@ class PostgresStore(SqlStore):
     """Whether batches of events are stored one by one: then a window gives each alone, and none waits for another."""
 
     _read_only = False
-    _has_keys = False
     _more_is_due = False
     _last_tenant: str | None = None
     """The tenant with which the last claim of trees has ended."""
@@ -86,7 +85,7 @@ class PostgresStore(SqlStore):
         sealer = await asyncio.to_thread(_sealer, connect, keys, name, read_only)
         connect = partial(connect, sealer=sealer)
         store = cls(PooledConnection(name, connect, sessions, patience, read_only, sealer))
-        store._read_only, store._has_keys = read_only, sealer is not None
+        store._read_only = read_only
         return store
 
     async def claim_due(
@@ -116,15 +115,12 @@ class PostgresStore(SqlStore):
         consumer: Consumer | None = None,
     ) -> Sequence[DueTurn]:
         """Claim queued turns to start, and close ended ones."""
-        write = ClaimingTurns(scope, seconds, limit, agents, consumer, self._last_owner)
+        claim = ClaimingTurns(scope, seconds, limit, agents, consumer, self._last_owner)
         if self._read_only:
             return ()
-        if self._has_keys or consumer is not None:
-            found = await self._connection.run(write.work)
-        else:
-            found = await self._connection.write(write)
-        self._last_owner = write.last
-        if write.ended:
+        found = await self._connection.run(claim)
+        self._last_owner = claim.last
+        if claim.ended:
             try:
                 await self._connection.run(close_turns)
             except StorageError as error:  # it does not keep what is claimed from starting

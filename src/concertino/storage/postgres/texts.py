@@ -65,7 +65,7 @@ class TextReader(TextLoader):
 
 
 class LenientReader(TextReader):
-    """Texts of a statement that is not to fail because of one sealed text that was changed."""
+    """Texts that a statement has cast to `bpchar`, so that one sealed text that was changed does not fail all rows."""
 
     def load(self, data: Any) -> str:
         """Return the text of the stored form; "" if it was sealed, and changed afterwards."""

@@ -17,7 +17,7 @@ from ..codec import WithoutContents, decode_message
 from ..conversation_types import DueTurn, QueuedTurn
 from .schedule import check_operator, is_consumer, named_agents
 from .sealing import seal
-from .session import Row, Session, Write
+from .session import Row, Session
 from .statements import most
 from .turns import joined, queued_input
 
@@ -32,7 +32,7 @@ _LONGEST_INDEXED = 100_000
 """Characters of a turn that a search finds."""
 
 
-class ClaimingTurns(Write[Sequence[DueTurn]]):
+class ClaimingTurns:
     """Claims queued turns that are due."""
 
     def __init__(
@@ -53,7 +53,7 @@ class ClaimingTurns(Write[Sequence[DueTurn]]):
         self.ended = True
         """Whether turns may have ended that are not closed yet."""
 
-    def work(self, connection: Session) -> Sequence[DueTurn]:
+    def __call__(self, connection: Session) -> Sequence[DueTurn]:
         """Claim turns that are due: each owner has an equal share, and the first ones what is left.
 
         Only the claim of a consumer is a transaction. The inputs are read after it: no row stays locked meanwhile.
@@ -85,7 +85,7 @@ def claim_turns(connection: Session, claim: ClaimingTurns) -> Sequence[DueTurn]:
     if connection.read_only:
         return ()
     close_turns(connection)
-    return claim.work(connection)
+    return claim(connection)
 
 
 def close_turns(connection: Session) -> None:

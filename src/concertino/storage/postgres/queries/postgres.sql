@@ -40,7 +40,7 @@ WHERE m.run = ? AND m.keep_seconds IS NULL AND coalesce(m.kept, m.body) <> '' OR
 -- name: claimed_turns
 SELECT t.number, c.id, c.tenant, c.user_id, c.agent, t.run_id, t.mode, t.anchored,
     coalesce((SELECT p.run_id FROM turns AS p WHERE p.number = t.parent), '') AS parent,
-    (SELECT CAST(x.body AS bpchar) FROM conversation_texts AS x  -- a sealed text that was changed would fail for all turns
+    (SELECT CAST(x.body AS bpchar) FROM conversation_texts AS x
         WHERE x.turn = t.number AND x.kind = 'input' AND x.body <> '') AS input
 FROM turns AS t JOIN conversations AS c ON c.number = t.conversation
 WHERE t.state = 'queued' AND t.number IN (SELECT value::bigint FROM json_each(?));
